@@ -87,3 +87,13 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 ) -> None:
     assert main(["chats", command[0], "--chats", database, *command[1:]]) == 2
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "c1"], ["export", "c1"], ["delete", "--owner", "ada"]])
+def test_a_file_that_is_not_there_is_not_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "chat.db"
+    assert main(["chats", command[0], "--chats", str(path), *command[1:]]) == 2
+    assert capsys.readouterr().err == f"usechat: there is no file {path}\n"
+    assert not path.exists()

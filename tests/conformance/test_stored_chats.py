@@ -173,6 +173,9 @@ def test_turns_regenerations_and_edits_are_loaded_as_the_page_shows_them(
     page.call("regenerate", {"messageId": loaded["messages"][3]["id"]})
     assert len(compare(page, url, chat_id, judge)["messages"]) == 4
     question = page.look()["messages"][2]["id"]
+    page.call("regenerate", {"messageId": question})
+    loaded = compare(page, url, chat_id, judge)
+    assert len(loaded["siblings"][loaded["headId"]]) == 3
     for text in ("Edited", "Edited again"):
         page.call("sendMessage", {"text": text, "messageId": question})
         assert text_of(page.settled()) == f"3: {text}."
@@ -212,7 +215,8 @@ def test_an_approval_of_two_tabs_runs_the_tool_once(
     page.call("addToolApprovalResponse", {"id": "approval-1", "approved": True})
     assert text_of(page.until(lambda view: text_of(view) == "Deleted." and view["calls"] == 0)) == "Deleted."
     second.call("addToolApprovalResponse", {"id": "approval-1", "approved": False})
-    second.until(lambda view: text_of(view) == "Deleted." and view["calls"] == 0)
+    late = second.until(lambda view: text_of(view) == "Deleted." and view["calls"] == 0)
+    assert [part["output"] for part in late["messages"][-1]["parts"] if part["type"] == "tool-delete"] == ["deleted"]
     compare(page, url, chat_id, judge)
     assert RAN.count(chat_id) == 1
 

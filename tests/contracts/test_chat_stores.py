@@ -30,6 +30,7 @@ from usechat.errors import (
     ChatChanged,
     ChatExists,
     ChatNotFound,
+    ChatsUnreachable,
     ClaimLost,
     InvalidRequest,
     Unprocessable,
@@ -178,6 +179,26 @@ async def test_an_answer_never_gets_an_id_that_the_chat_has(store: ChatStore) ->
     stored = await store.finish(begun.claim, answer(first, "A2"), "finished")
     assert stored == answer(begun.claim.message_id, "A2")
     assert len(set(ids((await store.load("c1", owner="ada")).messages))) == 4
+
+
+@pytest.mark.parametrize("message_id", ["a\0", "\ud800", "x" * 1_025])
+async def test_an_answer_with_an_id_that_no_database_can_keep_gets_another(store: ChatStore, message_id: str) -> None:
+    begun = await begin(store, ask(user("u1")))
+    for number in range(3):
+        await store.save(begun.claim, {**answer(message_id, "A" * 100 + "1" * number), "metadata": number})
+    assert texts([(await lost_message(store, begun.claim))]) == ["A" * 100 + "11"]
+    begun = await begin(store, ask(user("u2")))
+    stored = await store.finish(begun.claim, answer(message_id, "A2"), "finished")
+    assert stored == answer(begun.claim.message_id, "A2")
+
+
+async def lost_message(store: ChatStore, claim: Claim) -> UIMessage:
+    """Return the answer of a worker that has died, which is loaded under the id of its claim."""
+    await expire(store, claim)
+    await store.collect_lost()
+    message = (await store.load(claim.chat_id, owner="ada")).messages[-1]
+    assert message["id"] == claim.message_id
+    return message
 
 
 async def test_an_answer_without_parts_is_not_stored(store: ChatStore) -> None:
@@ -571,6 +592,23 @@ async def test_an_output_whose_run_failed_is_given_again(store: ChatStore) -> No
     assert begun.request.tool_outputs == [], "what a run has used is not given twice"
 
 
+@pytest.mark.parametrize("outcome", ["failed", "stopped", "lost"])
+@pytest.mark.parametrize("ran", [True, False])
+async def test_an_approval_whose_tool_has_an_outcome_is_not_given_again_as_an_output(
+    store: ChatStore, outcome: Any, ran: bool
+) -> None:
+    message_id = await waiting(store, asks("t1", "p1"))
+    begun = await begin(store, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
+    done = call("t1", "output-available", approval={"id": "p1", "approved": True}, output=21)
+    said = answer(message_id, done if ran else answers("t1", "p1", True), "Half")
+    stored = await store.finish(begun.claim, said, outcome)
+    assert stored is not None
+    again = await begin(store, ask(stored, message_id=message_id))
+    is_open = outcome == "lost" and not ran
+    assert [each.approval_id for each in again.request.approvals] == (["p1"] if is_open else [])
+    assert again.request.tool_outputs == [], "the page has given no output"
+
+
 async def test_only_the_outcome_of_an_open_call_is_taken(store: ChatStore) -> None:
     message_id = await waiting(store, "Before.", call("t1"), asks("t2", "p2"), call("t3", providerExecuted=True))
     forged = {"input": {"city": "Paris"}, "toolMetadata": {"x": 1}}
@@ -838,20 +876,60 @@ async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Mak
     ]
 
 
+class Shelf:
+    """A store of files; one that is away fails with an error of its own."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[tuple[str, str], Blob] = {}
+        self.is_away = False
+
+    async def put(self, chat_id: str, blob: Blob) -> None:
+        self._answer()
+        self.blobs[chat_id, blob.id] = blob
+
+    async def get(self, chat_id: str, blob_id: str) -> Blob | None:
+        self._answer()
+        return self.blobs.get((chat_id, blob_id))
+
+    async def delete(self, chat_id: str) -> None:
+        self._answer()
+        self.blobs = {key: blob for key, blob in self.blobs.items() if key[0] != chat_id}
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise RuntimeError("the bucket is away")
+
+
+async def test_a_store_of_files_that_is_away_is_like_a_database_that_is(make: Make) -> None:
+    shelf = Shelf()
+    store, _ = await make(inline_limit=1_000, blobs=shelf)
+    begun = await begin(store, ask(user("u1")))
+    seen = answer(begun.claim.message_id, picture())
+    shelf.is_away = True
+    doings: list[Callable[[], Awaitable[Any]]] = [
+        lambda: begin(store, ask(user("u2", "Look", picture()), chat_id="c2")),
+        lambda: store.save(begun.claim, seen),
+        lambda: store.finish(begun.claim, seen, "finished"),
+        lambda: store.file("c1", "0", owner="ada"),
+        lambda: store.delete("c1", owner="ada"),
+        lambda: store.delete_owner("ada"),
+    ]
+    for do in doings:
+        with pytest.raises(ChatsUnreachable):
+            await do()
+    assert await store.ids_of(owner="ada") == ["c1"], "what could not be done was not done"
+    shelf.is_away = False
+    await store.finish(begun.claim, seen, "finished")
+    assert len(shelf.blobs) == 1
+    await asyncio.sleep(0.01)  # nothing was said for longer than no time
+    shelf.is_away = True
+    with pytest.raises(ChatsUnreachable):
+        await store.delete_unchanged(0)
+    shelf.is_away = False
+    assert (await store.delete_unchanged(0), shelf.blobs) == (1, {})
+
+
 async def test_files_can_be_stored_elsewhere(make: Make) -> None:
-    class Shelf:
-        def __init__(self) -> None:
-            self.blobs: dict[tuple[str, str], Blob] = {}
-
-        async def put(self, chat_id: str, blob: Blob) -> None:
-            self.blobs[chat_id, blob.id] = blob
-
-        async def get(self, chat_id: str, blob_id: str) -> Blob | None:
-            return self.blobs.get((chat_id, blob_id))
-
-        async def delete(self, chat_id: str) -> None:
-            self.blobs = {key: blob for key, blob in self.blobs.items() if key[0] != chat_id}
-
     shelf = Shelf()
     store, _ = await make(inline_limit=1_000, blobs=shelf)
     await turn(store, ask(user("u1", "Look", picture())), "A1")

@@ -222,6 +222,10 @@ async def test_a_web_process_that_dies_before_its_chat_is_handed_over_leaves_a_c
     assert (received.complete, received.chunks) == (False, [])
     if kill == Kill(1, "after"):
         assert 0 < dying.claimed_for() <= store().lease
+    runs = tier.runs()
+    is_queued = await runs.latest("c%2F1") is not None
+    await runs.close()
+    assert is_queued == (kill.write == 2), "a chat is kept for longer only if its turn waits"
     dying.expire()
     web = tier.web(chats=store())
     tier.worker(agent, chats=store())

@@ -18,6 +18,7 @@ from usechat import parts
 from usechat.chats import ChatStore, LoadedChat, MemoryChats, SqlChats, last_messages
 from usechat.errors import StoreUnreachable
 from usechat.protocol.chunks import DataChunk
+from usechat.protocol.message import MessageBuilder
 from usechat.runs.memory import MemoryRuns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Identity, Turn
@@ -257,13 +258,17 @@ async def waiting_approval(client: httpx2.AsyncClient, chats: ChatStore) -> Any:
 
 
 def approved(message: Any, answer_: bool = True) -> Any:
-    changed = [
-        {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": answer_}}
-        if part.get("state") == "approval-requested"
-        else part
-        for part in message["parts"]
-    ]
-    return {**message, "parts": changed}
+    """Return the page's copy of a message with its approval answered; 5 asks for it through a tool of the page."""
+
+    def give(part: Any) -> Any:
+        match part:
+            case {"type": "tool-approval"}:
+                return {**part, "state": "output-available", "output": {"approved": answer_}}
+            case {"state": "approval-requested", "approval": asked}:
+                return {**part, "state": "approval-responded", "approval": {**asked, "approved": answer_}}
+        return part
+
+    return {**message, "parts": [give(part) for part in message["parts"]]}
 
 
 async def test_an_approval_is_taken_once_however_often_it_is_sent(
@@ -281,6 +286,41 @@ async def test_an_approval_is_taken_once_however_often_it_is_sent(
     last = (await stored(chats)).messages[-1]
     outputs = [part.get("output") for part in last["parts"] if part["type"] == "tool-delete"]
     assert (outputs, texts([last])) == (["deleted"], ["Done."])
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("sdk", ["5", "6", "7"])
+async def test_a_contrary_answer_that_comes_late_is_told_what_became_of_the_first(
+    make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, sdk: str, first: bool
+) -> None:
+    client = make(Settings(sdk=sdk))
+    await post(client, user("u1", "delete"))
+    message: Any = (await stored(chats)).messages[-1]
+    await post(client, approved(message, first), messageId=message["id"])
+    late = await post(client, approved(message, not first), messageId=message["id"])
+    builder = MessageBuilder(sdk=sdk, message_id=message["id"], message=approved(message, not first))
+    for chunk in late.chunks:
+        builder.receive(chunk)
+    shown_, kept = builder.message["parts"], (await stored(chats)).messages[-1]["parts"]
+    assert [outcome_of(part) for part in shown_] == [outcome_of(part) for part in kept]
+    assert agent.ran == first
+
+
+def outcome_of(part: Any) -> Any:
+    """What a part tells of the tool, without the answer that the page itself has given."""
+    is_question = part["type"] == "tool-approval"
+    return part["type"], *[None if is_question else part.get(name) for name in ("state", "output", "errorText", "text")]
+
+
+@pytest.mark.parametrize("state", [[], {}, None, 1, "unknown"])
+async def test_a_copy_of_an_answer_whose_call_has_no_state_is_no_answer(
+    client: httpx2.AsyncClient, agent: Agent, chats: ChatStore, state: Any
+) -> None:
+    copy = await waiting_approval(client, chats)
+    await post(client, copy, messageId=copy["id"])
+    broken = {**copy, "parts": [{**part, "state": state} for part in copy["parts"]]}
+    assert (await post(client, broken, messageId=copy["id"])).text == "Done."
+    assert agent.ran == 1
 
 
 async def test_an_approval_survives_a_restart(

@@ -24,6 +24,7 @@ from usechat.chats.transaction import ChatRow, Claim, LostAnswer, Transaction, e
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
+from usechat.protocol.tool_calls import is_settled, tool_parts_of
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.validation import validate_messages
 
@@ -145,6 +146,11 @@ def clean_if_valid(message: UIMessage) -> UIMessage:
         return message
 
 
+def _approved_and_settled(message: UIMessage) -> frozenset[str]:
+    """Return the calls whose outcome the server knows: it is no output that the page has given."""
+    return frozenset(part["toolCallId"] for part in tool_parts_of(message) if "approval" in part and is_settled(part))
+
+
 class Beginning:
     """Carries out one request in a transaction."""
 
@@ -233,7 +239,7 @@ class Beginning:
         merged, taken = take_answers(stored, meaning.copy)
         if not taken and meaning.copy is not None and is_behind(meaning.copy, stored):
             return Answered(stored, meaning.copy)
-        given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())}
+        given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())} - _approved_and_settled(stored)
         if self._is_new:  # an imported message: its answers were checked by the server
             given |= self._request.pending_calls or set()
         claim = Claim(

@@ -41,7 +41,9 @@ class Blob(msgspec.Struct, frozen=True):
 class BlobStore(Protocol):
     """Where blobs are stored, if not in the database of the chats: such as a directory, or an object store.
 
-    A blob is put before the message that refers to it, and may be put again. Deleting a chat deletes its blobs.
+    A blob is put before the message that refers to it, and may be put again. Deleting a chat deletes its blobs. A store
+    that raises counts as one that is away, like the database: 503, or another attempt while an answer is running. A
+    chat whose blobs cannot be deleted stays.
 
     >>> class Files:
     ...     def __init__(self) -> None:

@@ -13,6 +13,7 @@ two siblings may share one alias. :meth:`Tree.find` resolves an id on the curren
 :func:`take_answers` puts the answer in, once. The page's copy of the message is never stored.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,8 +22,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from usechat.errors import InvalidRequest
-from usechat.protocol.states import SETTLED, ToolState
-from usechat.protocol.tool_calls import tool_parts_of
+from usechat.protocol.states import ToolState
+from usechat.protocol.tool_calls import is_settled, tool_parts_of
 from usechat.protocol.tool_parts import is_tool
 from usechat.protocol.ui_messages import UIMessage
 
@@ -34,6 +35,7 @@ __all__ = [
     "check_id",
     "digest_of",
     "is_behind",
+    "is_id",
     "open_calls",
     "read_text",
     "searchable",
@@ -41,6 +43,7 @@ __all__ = [
     "storable",
     "take_answers",
     "text_of",
+    "with_stored_answers",
     "without_transient",
     "write_text",
 ]
@@ -158,6 +161,13 @@ def check_id(value: str, what: str) -> str:
     return value
 
 
+def is_id(value: str) -> bool:
+    """Tell whether every database can keep an id."""
+    with contextlib.suppress(InvalidRequest):
+        return bool(check_id(value, "the id"))
+    return False
+
+
 def write_text(value: Any) -> str:
     """Write JSON that every database can keep: unpaired surrogates and NUL are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -253,11 +263,28 @@ def _approval(asked: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
 
 def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:
     """Tell whether the page has not seen all of a stored message: it has fewer parts, or an older state of a call."""
-    states = {part["toolCallId"]: part.get("state") for part in tool_parts_of(copy)}
+    open_in_copy = {part["toolCallId"] for part in tool_parts_of(copy) if not is_settled(part)}
     return len(copy["parts"]) < len(stored["parts"]) or any(
-        part["state"] in SETTLED and states.get(part["toolCallId"], part["state"]) not in SETTLED
-        for part in tool_parts_of(stored)
+        is_settled(part) and part["toolCallId"] in open_in_copy for part in tool_parts_of(stored)
     )
+
+
+def with_stored_answers(copy: UIMessage, stored: UIMessage) -> UIMessage:
+    """Return the page's copy of a message as if the page had given the answers that were taken.
+
+    What follows is written for them: a page that has denied a tool is told its output if somebody else was faster.
+    """
+    taken = {part["toolCallId"]: part for part in tool_parts_of(stored)}
+
+    def agree(part: dict[str, Any]) -> dict[str, Any]:
+        known = taken.get(part["toolCallId"]) if _is_call(part) else None
+        if known is None:
+            return part
+        if is_settled(part):
+            return dict(known)
+        return {**part, "approval": known["approval"]} if "approval" in known else part
+
+    return cast("UIMessage", {**copy, "parts": [agree(cast("dict[str, Any]", part)) for part in copy["parts"]]})
 
 
 # The end of a run.
@@ -279,7 +306,7 @@ def settled(message: UIMessage, outcome: Outcome, answerable: Collection[str] = 
 def _settled_part(part: dict[str, Any], outcome: Outcome, answerable: Collection[str]) -> dict[str, Any]:
     if part["type"] in ("text", "reasoning") and part.get("state") == "streaming":
         return {**part, "state": "done"}
-    if not _is_call(part) or part.get("state") in SETTLED:
+    if not _is_call(part) or is_settled(part):
         return part
     if part["toolCallId"] in answerable and _waits_for_client(part):
         return part
@@ -298,4 +325,4 @@ def _is_call(part: Mapping[str, Any]) -> bool:
 
 
 def _waits_for_client(part: Mapping[str, Any]) -> bool:
-    return part.get("state") in _WAITS_FOR_CLIENT and not part.get("providerExecuted")
+    return str(part.get("state")) in _WAITS_FOR_CLIENT and not part.get("providerExecuted")

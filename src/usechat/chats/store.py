@@ -29,10 +29,11 @@ database implements that, and four queries over all chats. ``MemoryChats`` and `
 
 import abc
 import contextlib
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,6 +45,7 @@ from usechat.chats.chat import (
     Outcome,
     Tree,
     check_id,
+    is_id,
     settled,
     without_transient,
     write_text,
@@ -76,6 +78,7 @@ from usechat.errors import (
     ChatChanged,
     ChatExists,
     ChatNotFound,
+    ChatsUnreachable,
     ClaimLost,
     Unprocessable,
 )
@@ -84,6 +87,9 @@ from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["ChatStore", "RestFunction"]
 
+_Found = TypeVar("_Found")
+
+_logger: Final = logging.getLogger("usechat.chats")
 _ATTEMPTS: Final = 5
 _LARGEST_INLINE: Final = 16 * 1024
 
@@ -247,7 +253,7 @@ class ChatStore(abc.ABC):
 
     async def save(self, claim: Claim, message: UIMessage) -> None:
         """Store an answer that grows, and renew the claim. Raises :class:`~usechat.errors.ClaimLost`."""
-        message, blobs = extract_files(without_transient(message), self._inline_limit)
+        message, blobs = self._extracted(claim, message)
         growing = self._growing.get(claim.run_id)
         growth = {} if growing is None else difference(growing.message, message)
         if not message["parts"] or (growing is not None and not growth):
@@ -280,7 +286,7 @@ class ChatStore(abc.ABC):
         ``answerable`` are the calls that the page can still answer after a bad end, if the run knows them better than
         its claim. An answer without parts is not stored. Raises :class:`~usechat.errors.ClaimLost`.
         """
-        message, blobs = extract_files(without_transient(message), self._inline_limit)
+        message, blobs = self._extracted(claim, message)
         final = settled(message, outcome, claim.answerable if answerable is None else answerable)
         async with self.transaction(claim.chat_id) as transaction:
             await self._hold(transaction, claim)
@@ -379,7 +385,7 @@ class ChatStore(abc.ABC):
         if any(node.key == claim.key for node in await transaction.nodes()):
             message = (await transaction.messages([claim.key]))[claim.key]
         if known is not None and known[0] == claim:
-            found, blobs = extract_files(without_transient(known[1]), self._inline_limit)
+            found, blobs = self._extracted(claim, known[1])
             if found["parts"] and (message is None or len(write_text(found)) > len(write_text(message))):
                 await self.put_blobs(transaction, claim.chat_id, blobs)
                 message = found
@@ -549,8 +555,7 @@ class ChatStore(abc.ABC):
         """Delete a chat with its messages and files. A run that answers it cannot write any more."""
         async with self.transaction(chat_id) as transaction:
             owned_chat(transaction, owner)
-            await transaction.delete()
-        await self._delete_blobs(chat_id)
+            await self._delete(transaction, chat_id)
 
     async def delete_owner(self, owner: str) -> int:
         """Delete all chats of an owner; return how many."""
@@ -571,10 +576,8 @@ class ChatStore(abc.ABC):
             async with self.transaction(chat_id) as transaction:
                 is_unchanged = await _is_unchanged(transaction, seconds)
                 if is_unchanged:
-                    await transaction.delete()
-            if is_unchanged:
-                await self._delete_blobs(chat_id)
-                count += 1
+                    await self._delete(transaction, chat_id)
+            count += is_unchanged
         return count
 
     # -- Export and import.
@@ -585,7 +588,10 @@ class ChatStore(abc.ABC):
             view = await ChatView.of(transaction, owner)
             nodes = view.visible()
             messages = await view.messages([node.key for node in nodes])
-            blobs = await transaction.blobs() if self._blobs is None else await self._foreign_blobs(chat_id, messages)
+            if self._blobs is None:
+                blobs = await transaction.blobs()
+            else:
+                blobs = await self._foreign_blobs(transaction, chat_id, messages)
         ids = {node.key: node.id for node in nodes}
         chat, leaf = view.chat, view.tree.leaf
         return ChatDocument(
@@ -653,28 +659,36 @@ class ChatStore(abc.ABC):
 
     # -- Inside.
 
+    def _extracted(self, claim: Claim, message: UIMessage) -> tuple[UIMessage, list[Blob]]:
+        """Return an answer as it can be stored, and its large files."""
+        if not is_id(message["id"]):  # its agent has named it
+            message = {**message, "id": claim.message_id}
+        return extract_files(without_transient(message), self._inline_limit)
+
     async def put_blobs(self, transaction: Transaction, chat_id: str, blobs: Iterable[Blob]) -> None:
         """Store blobs where they belong."""
         for blob in blobs:
             if self._blobs is None:
                 await transaction.put_blob(blob)
             else:
-                await self._blobs.put(chat_id, blob)
+                await _reached(self._blobs.put(chat_id, blob))
 
     async def _blob(self, transaction: Transaction, chat_id: str, blob_id: str) -> Blob | None:
         if self._blobs is None:
             return await transaction.blob(blob_id)
-        return await self._blobs.get(chat_id, blob_id)
+        return await _reached(self._blobs.get(chat_id, blob_id))
 
-    async def _delete_blobs(self, chat_id: str) -> None:
-        """Delete the blobs of a chat that are not in its database."""
+    async def _delete(self, transaction: Transaction, chat_id: str) -> None:
+        """Delete a chat and its blobs; if they are elsewhere, and cannot be deleted, the chat stays."""
         if self._blobs is not None:
-            await self._blobs.delete(chat_id)
+            await _reached(self._blobs.delete(chat_id))
+        await transaction.delete()
 
-    async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
-        blobs = cast("BlobStore", self._blobs)
+    async def _foreign_blobs(
+        self, transaction: Transaction, chat_id: str, messages: Mapping[int, UIMessage]
+    ) -> list[Blob]:
         ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
-        found = [await blobs.get(chat_id, blob_id) for blob_id in ids]
+        found = [await self._blob(transaction, chat_id, blob_id) for blob_id in ids]
         return [blob for blob in found if blob is not None]
 
     async def _hold(self, transaction: Transaction, claim: Claim, seconds: float | None = None) -> None:
@@ -690,12 +704,12 @@ class ChatStore(abc.ABC):
         """Write the whole answer; one that is new becomes the leaf, unless the page shows another branch by now."""
         nodes = await transaction.nodes() if message["id"] != claim.message_id else []
         is_taken = any(node.id == message["id"] for node in nodes if node.key != claim.key)
-        stored: UIMessage = {**message, "id": claim.message_id} if is_taken or not message["id"] else message
+        stored: UIMessage = {**message, "id": claim.message_id} if is_taken else message
         chat = existing_chat(transaction)
         node = MessageNode(
             key=claim.key,
             parent=claim.parent,
-            id=check_id(stored["id"], "the message id"),
+            id=stored["id"],
             role="assistant",
             outcome=outcome,
             given=claim.given if outcome == "running" or outcome in ENDED_BADLY else (),
@@ -706,6 +720,15 @@ class ChatStore(abc.ABC):
         if chat.leaf == claim.parent and claim.run_id not in self._growing:
             await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
         return stored
+
+
+async def _reached(answer: Awaitable[_Found]) -> _Found:
+    """Return what a blob store of the application says; one that fails is away, like a database."""
+    try:
+        return await answer
+    except Exception as error:
+        _logger.error("the store of the files failed: %r", error)
+        raise ChatsUnreachable from None
 
 
 async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:

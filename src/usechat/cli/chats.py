@@ -75,6 +75,8 @@ def run(options: Namespace) -> int:
     async def work() -> None:
         store = SqlChats(options.chats)
         try:
+            if options.command not in (_import, _migrate):
+                _require_file(store)
             await options.command(store, options)
         except RequestError as error:
             raise CannotStart(str(error)) from None
@@ -83,6 +85,14 @@ def run(options: Namespace) -> int:
 
     asyncio.run(work())
     return 0
+
+
+def _require_file(store: "SqlChats") -> None:
+    """Raise ``UnusableFile`` if there is no such SQLite file: opening it would make an empty one."""
+    url = store.engine.url
+    path = str(url.database)
+    if url.get_backend_name() == "sqlite" and not path.startswith("file:") and not Path(path).exists():
+        raise UnusableFile(f"there is no file {path}")
 
 
 async def _list(store: "SqlChats", options: Namespace) -> None:

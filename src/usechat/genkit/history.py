@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from usechat.genkit.approvals import Approval, MapApproval, Respond, Restart, resume_with
 from usechat.genkit.tool_requests import OWN_ID, ToolRequest
-from usechat.protocol.states import SETTLED, ToolState
-from usechat.protocol.tool_calls import APPROVAL_TOOL
+from usechat.protocol.states import ToolState
+from usechat.protocol.tool_calls import APPROVAL_TOOL, is_settled
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 from usechat.turn import Turn
 
@@ -84,8 +84,8 @@ def known_calls(turn: Turn) -> list[ToolRequest]:
             _ref_of(part),
             complete=True,
             input=part.get("input"),
-            answered=part.get("state") in SETTLED,
-            echo=part.get("state") in SETTLED,
+            answered=is_settled(part),
+            echo=is_settled(part),
         )
         for part in filter(_is_tool, _parts(turn.request.continues))
     ]

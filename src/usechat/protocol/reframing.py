@@ -22,8 +22,8 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
 from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames
-from usechat.protocol.states import SETTLED
 from usechat.protocol.stream import MessageStream
+from usechat.protocol.tool_calls import is_settled, tool_parts_of
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 
 __all__ = [
@@ -295,7 +295,7 @@ def earlier_parts(message: Mapping[str, Any], *, shows_responses: bool = True) -
 def unseen_parts(message: Mapping[str, Any], copy: Mapping[str, Any]) -> list[Part]:
     """Return what a stored message has and an older copy of it has not: outcomes of calls, and the parts behind it."""
     seen = len(copy["parts"])
-    settled = {part.get("toolCallId") for part in copy["parts"] if part.get("state") in SETTLED}
+    settled = {part["toolCallId"] for part in tool_parts_of(copy) if is_settled(part)}
     outcomes = [
         said
         for said in earlier_parts({"parts": message["parts"][:seen]})

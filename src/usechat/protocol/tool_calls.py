@@ -53,6 +53,7 @@ __all__ = [
     "Call",
     "ToolCalls",
     "call_of",
+    "is_settled",
     "tool_parts_of",
 ]
 
@@ -163,6 +164,11 @@ def tool_parts_of(message: Mapping[str, Any], *, last_step: bool = False) -> lis
         and isinstance(kind := part.get("type"), str)
         and (kind == "dynamic-tool" or kind.startswith("tool-"))
     ]
+
+
+def is_settled(part: Mapping[str, Any]) -> bool:
+    """Tell whether a tool part that a client sent back has an outcome; its state may be any JSON."""
+    return str(part.get("state")) in SETTLED
 
 
 def call_of(part: Mapping[str, Any]) -> Call:

@@ -18,7 +18,7 @@ _SENTENCES: Final = {
     408: "The body of the request did not arrive in time.",
     409: "The chat is being answered already, or was changed by somebody else.",
     413: "The request exceeds a limit.",
-    422: "The approval was never requested, or was requested for another input.",
+    422: "The approval was never requested, or for another input, or the chat does not have the message.",
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
     503: "The run store, the chat database or the file of tokens cannot be used, or the server is shutting down.",
 }
@@ -43,16 +43,23 @@ _CHAT: Final = {
 _REQUEST: Final = {
     "type": "object",
     "description": "What `DefaultChatTransport` posts, with any further keys of the application.",
-    "anyOf": [{"required": ["messages"]}, {"required": ["message"]}],
     "properties": {
         "id": {"type": "string", "description": "The chat's id."},
-        "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UIMessage"}},
+        "messages": {
+            "type": "array",
+            "description": "All messages, or the last ones. Only where chats are stored there may be none.",
+            "items": {"$ref": "#/components/schemas/UIMessage"},
+        },
         "message": {
-            "description": "The last message, instead of all `messages`.",
             "$ref": "#/components/schemas/UIMessage",
+            "description": "The last message, instead of `messages`.",
         },
         "trigger": {"type": "string", "enum": ["submit-message", "regenerate-message"]},
         "messageId": {"type": "string"},
+        "parentId": {
+            "type": ["string", "null"],
+            "description": "Where chats are stored: the message before the one that is sent; null if it is the first.",
+        },
         "agent": {"type": "string", "description": "Which agent answers, where several are served."},
     },
 }
@@ -212,7 +219,11 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
         "stop", "Stop the run. Idempotent.", {"204": {"description": "The run has ended."}}, 401, 403, 404, 503
     )
     yield f"{path}/{{id}}/stop", {"parameters": [_CHAT], "post": stop}
-    known = {"description": "The last run.", "content": {"application/json": {"schema": _reference("RunState")}}}
+    either = {"anyOf": [_reference("RunState"), _reference("StoredChat")]}
+    known = {
+        "description": "The last run; where chats are stored, the chat, and beside it the last run, if it is known.",
+        "content": {"application/json": {"schema": either}},
+    }
     state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
     yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state, **_changes()}
     yield from _stored_paths(path)
@@ -240,6 +251,14 @@ def _changes() -> Json:
         422,
         503,
     )
+    change["parameters"] = [
+        {
+            "name": "if-match",
+            "in": "header",
+            "description": "The ETag of the chat as the page has loaded it, in place of `version`.",
+            "schema": {"type": "string"},
+        }
+    ]
     change["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatChange")}}}
     gone = {"204": {"description": "The chat and its files are deleted."}}
     return {"patch": change, "delete": _operation("delete", f"{_IS_STORED}delete the chat.", gone, 401, 403, 404, 503)}
@@ -257,7 +276,11 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
         _query("archived", {"type": "string", "enum": ["0", "1", "true", "false"]}),
     ]
     yield f"{path}s", {"get": listing}
-    loaded = {"description": "The chat.", "content": {"application/json": {"schema": _reference("ChatMessages")}}}
+    loaded = {
+        "description": "The chat.",
+        "headers": {"etag": {"description": "The version of the chat.", "schema": {"type": "string"}}},
+        "content": {"application/json": {"schema": _reference("ChatMessages")}},
+    }
     load = _operation("load", f"{_IS_STORED}load the messages of the chat.", {"200": loaded}, 400, 401, 403, 404, 503)
     load["parameters"] = [_query("tree", {"type": "string", "enum": ["0", "1", "true", "false"]})]
     yield f"{path}/{{id}}/messages", {"parameters": [_CHAT], "get": load}

@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 
 from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import FileUrls
-from usechat.chats.chat import Outcome, settled
+from usechat.chats.chat import Outcome, settled, with_stored_answers
 from usechat.chats.history import HistoryFunction
 from usechat.chats.meaning import request_over
 from usechat.chats.recording import AnswerBuilder, AnswerRecorder
@@ -756,7 +756,8 @@ def _calls_of(message: UIMessage | None) -> Collection[OpenCall]:
 
 def _replayed(answered: Answered, sdk: str) -> Reading:
     """Return a reading of what a page lacks of an answer that has ended."""
-    stream = FrameStream(MessageStream(message_id=answered.message["id"], sdk=sdk, continues=answered.copy))
+    copy = with_stored_answers(answered.copy, answered.message)
+    stream = FrameStream(MessageStream(message_id=answered.message["id"], sdk=sdk, continues=copy))
     frames = [stream.send(part) for part in unseen_parts(answered.message, answered.copy)]
     log = Log()
     reader = log.reader()
