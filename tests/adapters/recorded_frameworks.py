@@ -60,8 +60,6 @@ _AGNO_LIMITS: Final = {
     **_PROVIDED,
     "streamed tool input": _WHOLE_INPUT,
     "an answer that is cut off": _CUT_OFF,
-    "sub-agent": f"{_SUB_AGENT} Agno can pass on the events of an agent that a generator tool yields; this is not"
-    " tested.",
 }
 
 RECORDED_FRAMEWORKS: Final = (
@@ -255,8 +253,6 @@ RECORDED_FRAMEWORKS: Final = (
         limits={
             "a tool of an MCP server that the provider calls": "The framework does not report the input, so"
             " the page shows the call without it.",
-            "sub-agent": f"{_SUB_AGENT} The framework can pass it on (`stream_callback` of `as_tool`), but the adapter"
-            " does not use that.",
         },
         tells_reasons=False,
     ),
