@@ -226,8 +226,9 @@ class Replay(FrameworkSource[Any]):
                     finally:
                         for later in entries:
                             self._happen(later)
-                case {"sent": {"$type": kind, **fields}}:
-                    current_context().send(getattr(parts, kind)(**fields))
+                case {"sent": sent}:
+                    fields = {name: value for name, value in sent.items() if name != "$type"}
+                    current_context().send(getattr(parts, sent["$type"])(**fields))
                 case _:
                     self._happen(entry)
 

@@ -172,11 +172,10 @@ def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() ->
     ]
 
 
-def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() -> None:
+def test_state_activities_steps_results_and_custom_events_are_data() -> None:
     events = [
         event("STEP_STARTED", stepName="plan"),
         event("STEP_FINISHED", stepName="plan"),
-        event("SUBAGENT_STARTED", subagentRunId="s1", name="researcher"),
         event("STATE_SNAPSHOT", snapshot={"a": 1}),
         event("STATE_DELTA", delta=[{"op": "remove", "path": "/a"}]),
         event("ACTIVITY_SNAPSHOT", messageId="a1", activityType="search", content={"q": "owls"}),
@@ -188,7 +187,6 @@ def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() 
         Step(),
         Data("step", {"name": "plan", "state": "started"}, id="plan"),
         Data("step", {"name": "plan", "state": "finished"}, id="plan"),
-        Data("agent", {"name": "researcher"}, id="s1"),
         Data("state", {"a": 1}, id="state"),
         Data("state-delta", [{"op": "remove", "path": "/a"}]),
         Data("activity", {"type": "search", "content": {"q": "owls"}}, id="a1"),
@@ -196,6 +194,41 @@ def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() 
         Data("progress", 3),
         Data("output", {"city": "Paris"}),
         END,
+    ]
+
+
+def test_each_sub_agent_speaks_in_a_lane_of_its_own_behind_its_name() -> None:
+    def of(run_id: str, kind: str, **fields: Any) -> dict[str, Any]:
+        return event(kind, subagentRunId=run_id, **fields)
+
+    events = [
+        *CALL,
+        of("s1", "SUBAGENT_STARTED", name="researcher", parentToolCallId="c1"),
+        of("s2", "SUBAGENT_STARTED", name="critic", parentToolCallId="c1"),
+        of("s1", "TEXT_MESSAGE_CHUNK", messageId="m1", delta="Owls "),
+        of("s2", "TOOL_CALL_CHUNK", toolCallId="c2", toolCallName="look"),
+        of("s1", "TEXT_MESSAGE_CHUNK", delta="see."),
+        of("s2", "SUBAGENT_FINISHED"),
+        of("s1", "SUBAGENT_FINISHED"),
+        of("s3", "TEXT_MESSAGE_CHUNK", messageId="m3", delta="Late."),
+        result("They see."),
+        interrupted({"id": "i1", "toolCallId": "c2"}),
+    ]
+    assert said_by(AgUiAdapter(), events)[5:] == [
+        Step(lane="s1"),
+        Data("agent", {"name": "researcher"}, id="s1", lane="s1"),
+        Text("Owls ", lane="s1"),
+        Step(lane="s2"),
+        Data("agent", {"name": "critic"}, id="s2", lane="s2"),
+        ToolInputStart("c2", "look", lane="s2"),
+        Text("see.", lane="s1"),
+        ToolCall("c2", "look", {}, lane="s2"),
+        Step(lane="s3"),
+        Data("agent", {"name": "agent"}, id="s3", lane="s3"),
+        Text("Late.", lane="s3"),
+        ToolResult("c1", "They see."),
+        ApprovalRequest("i1", "c2"),
+        Finish(),
     ]
 
 

@@ -5,7 +5,7 @@
 AG-UI packages of agent frameworks have it.
 
 **Events** are those of AG-UI 1.0: objects of ``ag_ui.core``, or the JSON objects that an endpoint sends. A result is
-followed by another step. Tool calls that end without a result wait for the page.
+followed by another step. Tool calls that end without a result wait for the page. The events of a sub-agent are a lane.
 
 **History.** An agent gets the whole chat in every turn, in a thread named by the caller's identity and the chat's id.
 Ids of messages are made from that of the user's message before, so they are the same in each turn.
@@ -267,7 +267,6 @@ _METHODS: Final[Mapping[str, str]] = {
     "TOOL_CALL_RESULT": "_result",
     "STEP_STARTED": "_step_started",
     "STEP_FINISHED": "_step_finished",
-    "SUBAGENT_STARTED": "_subagent",
     "STATE_SNAPSHOT": "_state",
     "STATE_DELTA": "_state_delta",
     "ACTIVITY_SNAPSHOT": "_activity",
@@ -303,6 +302,7 @@ class AgUiAdapter:
         self._reasoning: set[str] = set()
         self._is_step_open = False
         self._is_over = False
+        self._sub_agents: dict[str, tuple[AgUiAdapter, conversation.SubAgent]] = {}
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes.
@@ -310,7 +310,14 @@ class AgUiAdapter:
         Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
         """
         read = _json(event)
-        kind = read.get("type")
+        kind, run_id = read.get("type"), read.get("subagentRunId")
+        if kind == "SUBAGENT_STARTED":
+            self._begin_sub_agent(read["subagentRunId"], read["name"])
+            return
+        if run_id is not None:
+            adapter, speaker = self._sub_agents.get(run_id) or self._begin_sub_agent(run_id, "agent")
+            yield from speaker.parts(adapter.feed({**read, "subagentRunId": None}))
+            return
         if self._chunked_call is not None and kind != "TOOL_CALL_CHUNK":
             yield from self._end_call(self._chunked_call)
         method = _METHODS.get(str(kind))
@@ -323,6 +330,14 @@ class AgUiAdapter:
         """Yield the end of a run that ended without a last event."""
         if error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
+
+    def _begin_sub_agent(self, run_id: str, name: str) -> "tuple[AgUiAdapter, conversation.SubAgent]":
+        """Return the adapter of a sub-agent, and what puts it into its lane; what follows it is another step."""
+        self._is_step_open = False
+        adapter = AgUiAdapter(denied=self._denied)
+        adapter._known, adapter._waiting = self._known, self._waiting  # the end of the run names them
+        self._sub_agents[run_id] = adapter, conversation.SubAgent(name, run_id)
+        return self._sub_agents[run_id]
 
     def _begin(self) -> Iterator[Part]:
         """Begin a step with the first thing that is said, and with the first one behind results."""
@@ -440,10 +455,6 @@ class AgUiAdapter:
 
     def _step_finished(self, event: _Event) -> Iterator[Part]:
         yield Data("step", {"name": event["stepName"], "state": "finished"}, id=event["stepName"])
-
-    def _subagent(self, event: _Event) -> Iterator[Part]:
-        self._is_step_open = False
-        yield Data("agent", {"name": event["name"]}, id=event["subagentRunId"])
 
     def _state(self, event: _Event) -> Iterator[Part]:
         yield Data("state", event["snapshot"], id="state")
