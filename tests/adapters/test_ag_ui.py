@@ -172,6 +172,33 @@ def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() ->
     ]
 
 
+ON_INTERRUPT = event("CUSTOM", name="on_interrupt", value='{"question":"Which file?"}')
+
+
+def test_an_interrupt_of_a_graph_is_a_question_of_its_own_step() -> None:
+    step, asked, end = said_by(AgUiAdapter(), [*CALL, {**ON_INTERRUPT, "subagentRunId": "s1"}, ON_INTERRUPT, DONE])[-3:]
+    assert (step, end) == (Step(leaves_calls=True), Finish())
+    assert isinstance(asked, ToolCall)
+    assert (asked.tool_name, asked.input, asked.dynamic) == ("interrupt", {"question": "Which file?"}, True)
+    assert asked.tool_call_id.startswith("on_interrupt-")
+
+
+def test_an_interrupt_that_is_told_twice_is_asked_once() -> None:
+    said = said_by(AgUiAdapter(), [ON_INTERRUPT, interrupted({"id": "i1", "message": "Which file?"})])
+    assert said == [ToolCall("i1", "interrupt", {"message": "Which file?"}), Finish()]
+
+
+@pytest.mark.parametrize(
+    ("state", "resume"),
+    [({"output": "a"}, "a"), ({"errorText": "No."}, {"error": "No."})],
+    ids=["answered", "refused"],
+)
+async def test_the_answer_to_an_interrupt_of_a_graph_is_where_it_looks_for_it(state: Any, resume: Any) -> None:
+    kind = "output-error" if "errorText" in state else "output-available"
+    found = run_input(turn_of(user("Go."), assistant(tool("interrupt", "on_interrupt-1", kind, **state))))
+    assert (found["forwardedProps"], "resume" in found) == ({"command": {"resume": resume}}, False)
+
+
 def test_state_activities_steps_results_and_custom_events_are_data() -> None:
     events = [
         event("STEP_STARTED", stepName="plan"),

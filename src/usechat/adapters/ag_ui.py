@@ -12,7 +12,8 @@ Ids of messages are made from that of the user's message before, so they are the
 
 **Pauses.** A run that ends with interrupts waits for answers, and ``resume`` of the next run has them. An interrupt of
 a tool call becomes an approval, whose id is the interrupt's; its answer is ``{"approved": …, "reason": …}``. Any other
-interrupt becomes a call of a tool named ``interrupt``, whose output is the answer.
+interrupt becomes a call of a tool named ``interrupt``, whose output is the answer. So does the custom event by which
+``ag-ui-langgraph`` reports an interrupt; it takes the answer from ``forwardedProps``.
 """
 
 from collections.abc import (
@@ -67,6 +68,8 @@ _PROVIDED: Final = "pyd_ai_builtin|"
 _PROVIDER: Final = "agUi"
 """Under which name a message keeps the encrypted values that an agent wants back."""
 _ENCRYPTED: Final = "encryptedValue"
+_LANGGRAPH_INTERRUPT: Final = "on_interrupt"
+"""The custom event of ``ag-ui-langgraph``, and how the id of its question begins."""
 _IGNORED: Final = frozenset(
     {"RUN_STARTED", "MESSAGES_SNAPSHOT", "RAW", "REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_END",
      "SUBAGENT_FINISHED", "SUBAGENT_ERROR"}
@@ -233,7 +236,7 @@ def run_input(turn: Turn) -> dict[str, Any]:
         "messages": to_ag_ui(conversation.without_questions(history), users),
         "tools": [],
         "context": [],
-        "forwardedProps": {},
+        "forwardedProps": _langgraph_command(turn),
         **({"resume": resume} if (resume := list(_resume(turn))) else {}),
     }
 
@@ -244,9 +247,18 @@ def _resume(turn: Turn) -> Iterator[Mapping[str, Any]]:
         payload = {"approved": answer.approved, **({"reason": answer.reason} if answer.reason else {})}
         yield {"interruptId": answer.approval_id, "status": "resolved", "payload": payload}
     for output in turn.tool_outputs:
-        if output.tool_name == conversation.QUESTION:
+        if output.tool_name == conversation.QUESTION and not output.tool_call_id.startswith(_LANGGRAPH_INTERRUPT):
             status = "resolved" if output.error_text is None else "cancelled"
             yield {"interruptId": output.tool_call_id, "status": status, "payload": output.output}
+
+
+def _langgraph_command(turn: Turn) -> dict[str, Any]:
+    """Return the answer to the interrupt of a graph, where ``ag-ui-langgraph`` looks for it."""
+    for output in turn.tool_outputs:
+        if output.tool_call_id.startswith(_LANGGRAPH_INTERRUPT):
+            given = output.output if output.error_text is None else {"error": output.error_text}
+            return {"command": {"resume": given}}
+    return {}
 
 
 # The adapter.
@@ -302,6 +314,8 @@ class AgUiAdapter:
         self._reasoning: set[str] = set()
         self._is_step_open = False
         self._is_over = False
+        self._interrupts: list[Any] = []
+        """The values of interrupts of ``ag-ui-langgraph``."""
         self._sub_agents: dict[str, tuple[AgUiAdapter, conversation.SubAgent]] = {}
 
     def feed(self, event: Any) -> Iterator[Part]:
@@ -336,6 +350,7 @@ class AgUiAdapter:
         self._is_step_open = False
         adapter = AgUiAdapter(denied=self._denied)
         adapter._known, adapter._waiting = self._known, self._waiting  # the end of the run names them
+        adapter._interrupts = self._interrupts
         self._sub_agents[run_id] = adapter, conversation.SubAgent(name, run_id)
         return self._sub_agents[run_id]
 
@@ -469,7 +484,11 @@ class AgUiAdapter:
         yield Data("activity-delta", {"id": event["messageId"], "patch": event["patch"]})
 
     def _custom(self, event: _Event) -> Iterator[Part]:
-        yield Data(event["name"], event.get("value"))
+        value = event.get("value")
+        if event["name"] != _LANGGRAPH_INTERRUPT:
+            yield Data(event["name"], value)
+        else:
+            self._interrupts.append(conversation.parsed_result(value) if isinstance(value, str) else value)
 
     def _finished(self, event: _Event) -> Iterator[Part]:
         self._is_over = True
@@ -477,6 +496,13 @@ class AgUiAdapter:
         interrupts = outcome.get("interrupts") or ()
         for interrupt in interrupts:
             yield from self._interrupt(interrupt)
+        if self._interrupts and not interrupts:  # both may come
+            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            yield Step(leaves_calls=True)
+            # One question: an answer cannot name the interrupt that it is for.
+            yield ToolCall(
+                f"{_LANGGRAPH_INTERRUPT}-{new_id()}", conversation.QUESTION, self._interrupts[0], dynamic=True
+            )
         if event.get("result") is not None:
             yield Data("output", event["result"])
         reported = event.get("usage") or ()
@@ -486,7 +512,7 @@ class AgUiAdapter:
         if outcome.get("type") == "cancelled":
             yield Abort(usage=usage if reported else None)
         else:
-            waits = bool(interrupts or self._waiting)
+            waits = bool(interrupts or self._interrupts or self._waiting)
             yield conversation.finish(None if waits else "stop", usage if reported else None)
 
     def _interrupt(self, interrupt: _Event) -> Iterator[Part]:
