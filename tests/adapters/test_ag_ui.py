@@ -163,11 +163,12 @@ def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_d
 
 
 def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() -> None:
-    question = {"id": "i2", "reason": "input", "message": "Which city?", "responseSchema": {"type": "string"}}
+    asked = {"message": "Which city?", "responseSchema": {"type": "string"}, "metadata": {"langgraph": {"raw": "?"}}}
+    question = {"id": "i2", "reason": "input", **asked}
     said = said_by(AgUiAdapter(), [*CALL, interrupted({"id": "i1", "toolCallId": "c1"}, question)])
     assert said[-3:] == [
         ApprovalRequest("i1", "c1"),
-        ToolCall("i2", "interrupt", {"message": "Which city?", "responseSchema": {"type": "string"}}),
+        ToolCall("i2", "interrupt", asked),
         Finish(),
     ]
 

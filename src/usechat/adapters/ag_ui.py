@@ -68,6 +68,8 @@ _PROVIDED: Final = "pyd_ai_builtin|"
 _PROVIDER: Final = "agUi"
 """Under which name a message keeps the encrypted values that an agent wants back."""
 _ENCRYPTED: Final = "encryptedValue"
+_ASKED: Final = ("message", "responseSchema", "metadata")
+"""The fields of an interrupt that the page gets."""
 _LANGGRAPH_INTERRUPT: Final = "on_interrupt"
 """The custom event of ``ag-ui-langgraph``, and how the id of its question begins."""
 _IGNORED: Final = frozenset(
@@ -519,7 +521,7 @@ class AgUiAdapter:
         if (call_id := interrupt.get("toolCallId")) in self._known and call_id is not None:
             yield ApprovalRequest(interrupt["id"], call_id)
             return
-        asked = {name: interrupt[name] for name in ("message", "responseSchema") if interrupt.get(name) is not None}
+        asked = {name: interrupt[name] for name in _ASKED if interrupt.get(name) is not None}
         yield ToolCall(interrupt["id"], conversation.QUESTION, asked)
 
     def _failed(self, event: _Event) -> Iterator[Part]:
