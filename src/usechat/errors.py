@@ -262,7 +262,7 @@ class ConnectionLost(TransportError):
 
 
 class AnswerTimedOut(TransportError):
-    """The endpoint sent nothing for longer than the transport's ``idle_timeout``.
+    """The endpoint sent nothing for longer than the transport's ``idle_timeout``, or a tested answer took too long.
 
     Give a longer one if the agent is silent for long, or let the server send keep-alive comments.
     """

@@ -7,6 +7,7 @@ from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from openai import AsyncOpenAI
 
 from tests.adapters.agents import INSTRUCTIONS, Api, Deeds
+from usechat.adapters.agent_framework import show_sub_agent
 from usechat.testing import ScriptedModel
 
 LOCATION = {"type": "object", "properties": {"exact": {"type": "boolean"}}, "required": ["exact"]}
@@ -19,19 +20,13 @@ def chat_client(model: ScriptedModel, api: Api) -> Any:
 
 def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
     researcher = Agent(chat_client(model, api), name="researcher")
-
-    @tool  # type: ignore[untyped-decorator]
-    async def research(topic: str) -> str:
-        """Ask another agent about a topic."""
-        return str((await researcher.run(topic)).text)
-
     return Agent(
         chat_client(model, api),
         INSTRUCTIONS,
         name="assistant",
         tools=[
             *(tool(function) for function in (deeds.weather, deeds.clock, deeds.broken, deeds.slow)),
-            research,
+            researcher.as_tool(name="research", arg_name="topic", stream_callback=show_sub_agent),
             tool(deeds.delete, approval_mode="always_require"),
             FunctionTool(name="location", description="Says where the user is.", func=None, input_model=LOCATION),
         ],

@@ -1,5 +1,6 @@
 """The agent of the scripts as Agno agents: one that remembers with a database, and one without memory."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from agno.agent import Agent
@@ -27,9 +28,10 @@ def location(exact: bool) -> str:  # type: ignore[empty-body]
 def _agent(model: ScriptedModel, api: Api, deeds: Deeds, **options: Any) -> Any:
     researcher = Agent(name="researcher", model=chat_model(model, api), telemetry=False)
 
-    async def research(topic: str) -> str:
+    async def research(topic: str) -> AsyncIterator[Any]:
         """Ask another agent about a topic."""
-        return str((await researcher.arun(topic)).content)
+        async for event in researcher.arun(topic, stream=True, stream_events=True):
+            yield event
 
     return Agent(
         name="assistant",

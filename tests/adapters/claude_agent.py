@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
+from claude_agent_sdk import AgentDefinition, ClaudeAgentOptions, create_sdk_mcp_server, tool
 
 from tests.adapters.agents import INSTRUCTIONS, Api, Deeds
 from usechat.testing import ScriptedModel
@@ -53,8 +53,9 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Iterator[Any]:
             model="claude-sonnet-4-5",
             system_prompt=INSTRUCTIONS,
             mcp_servers={SERVER: mcp_server(deeds)},
-            allowed_tools=ALLOWED,
-            tools=[],
+            allowed_tools=[*ALLOWED, "Agent"],
+            tools=["Agent"],
+            agents={"researcher": AgentDefinition(description="Knows topics.", prompt="Be exact.")},
             thinking={"type": "disabled"},  # the model would insist on it, and most scripts have none
             setting_sources=[],
             cwd=home,

@@ -18,6 +18,19 @@ def final_answer_tool(answers: Sequence[ModelAnswer]) -> Iterator[ModelAnswer]:
             yield ModelAnswer(calls=[final], is_cut_off=answer.is_cut_off)
 
 
+def agent_tool(answers: Sequence[ModelAnswer]) -> Iterator[ModelAnswer]:
+    """Claude Code: another agent is asked with its own tool `Agent`."""
+    for answer in answers:
+        calls = [_agent_call(call) if call.name.endswith("research") else call for call in answer.calls]
+        yield msgspec.structs.replace(answer, calls=calls)
+
+
+def _agent_call(call: ModelCall) -> ModelCall:
+    return ModelCall(
+        "Agent", {"subagent_type": "researcher", "description": "Asks.", "prompt": call.arguments["topic"]}
+    )
+
+
 def fields(answers: Sequence[ModelAnswer]) -> Iterator[ModelAnswer]:
     """DSPy: `ReAct` asks for a thought and one call, until the call is `finish`, and then for the answer."""
     for answer in answers:

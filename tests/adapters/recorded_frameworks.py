@@ -26,7 +26,6 @@ _CLAUDE_LIMITS: Final = {
     "two approvals in reverse order": "Claude Code asks about one call at a time, in order: the second approval is"
     " requested when the first is answered. Both answers reach their calls.",
     "client tool": "Not tested: Claude Code has no client tools. It runs every tool itself or in an MCP server.",
-    "sub-agent": "Not tested with Claude Code itself, only with lists of its messages: a separate lane.",
 }
 _CLAUDE_NOT_PLAYED: Final = frozenset(
     {
@@ -34,7 +33,6 @@ _CLAUDE_NOT_PLAYED: Final = frozenset(
         "a tool of an MCP server that the provider calls",
         "an answer that is cut off",
         "client tool",
-        "sub-agent",
     }
 )
 _A2A_TOOLS: Final = "A2A has no events for tools. The tools run, but the page shows only the text."
@@ -62,8 +60,6 @@ _AGNO_LIMITS: Final = {
     **_PROVIDED,
     "streamed tool input": _WHOLE_INPUT,
     "an answer that is cut off": _CUT_OFF,
-    "sub-agent": f"{_SUB_AGENT} Agno can pass on the events of an agent that a generator tool yields; this is not"
-    " tested.",
 }
 
 RECORDED_FRAMEWORKS: Final = (
@@ -133,6 +129,8 @@ RECORDED_FRAMEWORKS: Final = (
         limits=_CLAUDE_LIMITS,
         tool_prefix="mcp__demo__",
         asks_one_by_one=True,
+        sub_agent_tool="Agent",
+        dialect="agent_tool",
     ),
     Framework(
         name="CrewAI",
@@ -255,8 +253,6 @@ RECORDED_FRAMEWORKS: Final = (
         limits={
             "a tool of an MCP server that the provider calls": "The framework does not report the input, so"
             " the page shows the call without it.",
-            "sub-agent": f"{_SUB_AGENT} The framework can pass it on (`stream_callback` of `as_tool`), but the adapter"
-            " does not use that.",
         },
         tells_reasons=False,
     ),

@@ -1,8 +1,8 @@
 """Recordings of what frameworks did in the scripts, so that `make test` plays them where no framework is installed.
 
 A recording is what happened in each turn of a script, in order: the events that the framework gave, the requests that
-reached the model, and what the tools did. The replay gives the same events to the same adapter, behind the same server
-and the same npm clients, so that the script's own assertions hold for both.
+reached the model, what the tools did, and what they sent to the page themselves. The replay gives the same events to
+the same adapter, behind the same server and the same npm clients, so that the script's own assertions hold for both.
 """
 
 import asyncio
@@ -21,12 +21,14 @@ from tests.adapters.recorded_events import decoded, encoded
 from tests.adapters.scripts import Chat, Script
 from tests.conformance.http_client import Browser
 from tests.conformance.served import serving
+from usechat import parts
 from usechat.adapters.framework import AdapterClass, FrameworkSource
 from usechat.errors import PublicError
+from usechat.parts import Part
 from usechat.server import ChatApp
 from usechat.sources import as_source
 from usechat.testing import ScriptedModel
-from usechat.turn import AgentInfo, Turn
+from usechat.turn import AgentInfo, Turn, current_context
 
 Json = Any
 DIRECTORY: Final = Path(__file__).parent / "recordings"
@@ -66,6 +68,7 @@ class Recorder(FrameworkSource[Any]):
         self.note()
         self.turns.append([])
         self._turn = turn
+        self._note_sent()
         events: Any = None
         try:
             events = self._source.events(turn)
@@ -85,6 +88,19 @@ class Recorder(FrameworkSource[Any]):
             close = getattr(events, "aclose", None)
             if close is not None:
                 await close()
+
+    def _note_sent(self) -> None:
+        """Write down what code that the framework calls sends; the adapter's parts take another way."""
+        context = current_context()
+
+        def write(part: Part) -> bool | None:
+            self.note()
+            self.turns[-1].append({"sent": {"$type": type(part).__name__, **msgspec.structs.asdict(part)}})
+            return context.relay(part)
+
+        forked = context.fork(write)
+        forked.ask = context.ask
+        forked.enter()
 
     def _note_stop(self) -> None:
         """Note that the turn was stopped, once, before a tool says that it was cancelled.
@@ -210,6 +226,9 @@ class Replay(FrameworkSource[Any]):
                     finally:
                         for later in entries:
                             self._happen(later)
+                case {"sent": sent}:
+                    fields = {name: value for name, value in sent.items() if name != "$type"}
+                    current_context().send(getattr(parts, sent["$type"])(**fields))
                 case _:
                     self._happen(entry)
 

@@ -434,7 +434,7 @@ def _edit(chat: Chat) -> None:
 @script("sub-agent", calls(ModelCall("research", {"topic": "owls"})), "Owls see well.", "They see.")
 def _sub_agent(chat: Chat) -> None:
     message = chat.ask("What about owls?")
-    result = ("tool-research", "output-available", "Owls see well.")
+    result = (f"tool-{chat.framework.sub_agent_tool}", "output-available", "Owls see well.")
     if "sub-agent" in chat.framework.limits:
         assert shown(message) == [result, "They see."]
         return

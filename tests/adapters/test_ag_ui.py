@@ -163,20 +163,47 @@ def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_d
 
 
 def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() -> None:
-    question = {"id": "i2", "reason": "input", "message": "Which city?", "responseSchema": {"type": "string"}}
+    asked = {"message": "Which city?", "responseSchema": {"type": "string"}, "metadata": {"langgraph": {"raw": "?"}}}
+    question = {"id": "i2", "reason": "input", **asked}
     said = said_by(AgUiAdapter(), [*CALL, interrupted({"id": "i1", "toolCallId": "c1"}, question)])
     assert said[-3:] == [
         ApprovalRequest("i1", "c1"),
-        ToolCall("i2", "interrupt", {"message": "Which city?", "responseSchema": {"type": "string"}}),
+        ToolCall("i2", "interrupt", asked),
         Finish(),
     ]
 
 
-def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() -> None:
+ON_INTERRUPT = event("CUSTOM", name="on_interrupt", value='{"question":"Which file?"}')
+
+
+def test_an_interrupt_of_a_graph_is_a_question_of_its_own_step() -> None:
+    step, asked, end = said_by(AgUiAdapter(), [*CALL, {**ON_INTERRUPT, "subagentRunId": "s1"}, ON_INTERRUPT, DONE])[-3:]
+    assert (step, end) == (Step(leaves_calls=True), Finish())
+    assert isinstance(asked, ToolCall)
+    assert (asked.tool_name, asked.input, asked.dynamic) == ("interrupt", {"question": "Which file?"}, True)
+    assert asked.tool_call_id.startswith("on_interrupt-")
+
+
+def test_an_interrupt_that_is_told_twice_is_asked_once() -> None:
+    said = said_by(AgUiAdapter(), [ON_INTERRUPT, interrupted({"id": "i1", "message": "Which file?"})])
+    assert said == [ToolCall("i1", "interrupt", {"message": "Which file?"}), Finish()]
+
+
+@pytest.mark.parametrize(
+    ("state", "resume"),
+    [({"output": "a"}, "a"), ({"errorText": "No."}, {"error": "No."})],
+    ids=["answered", "refused"],
+)
+async def test_the_answer_to_an_interrupt_of_a_graph_is_where_it_looks_for_it(state: Any, resume: Any) -> None:
+    kind = "output-error" if "errorText" in state else "output-available"
+    found = run_input(turn_of(user("Go."), assistant(tool("interrupt", "on_interrupt-1", kind, **state))))
+    assert (found["forwardedProps"], "resume" in found) == ({"command": {"resume": resume}}, False)
+
+
+def test_state_activities_steps_results_and_custom_events_are_data() -> None:
     events = [
         event("STEP_STARTED", stepName="plan"),
         event("STEP_FINISHED", stepName="plan"),
-        event("SUBAGENT_STARTED", subagentRunId="s1", name="researcher"),
         event("STATE_SNAPSHOT", snapshot={"a": 1}),
         event("STATE_DELTA", delta=[{"op": "remove", "path": "/a"}]),
         event("ACTIVITY_SNAPSHOT", messageId="a1", activityType="search", content={"q": "owls"}),
@@ -188,7 +215,6 @@ def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() 
         Step(),
         Data("step", {"name": "plan", "state": "started"}, id="plan"),
         Data("step", {"name": "plan", "state": "finished"}, id="plan"),
-        Data("agent", {"name": "researcher"}, id="s1"),
         Data("state", {"a": 1}, id="state"),
         Data("state-delta", [{"op": "remove", "path": "/a"}]),
         Data("activity", {"type": "search", "content": {"q": "owls"}}, id="a1"),
@@ -196,6 +222,41 @@ def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() 
         Data("progress", 3),
         Data("output", {"city": "Paris"}),
         END,
+    ]
+
+
+def test_each_sub_agent_speaks_in_a_lane_of_its_own_behind_its_name() -> None:
+    def of(run_id: str, kind: str, **fields: Any) -> dict[str, Any]:
+        return event(kind, subagentRunId=run_id, **fields)
+
+    events = [
+        *CALL,
+        of("s1", "SUBAGENT_STARTED", name="researcher", parentToolCallId="c1"),
+        of("s2", "SUBAGENT_STARTED", name="critic", parentToolCallId="c1"),
+        of("s1", "TEXT_MESSAGE_CHUNK", messageId="m1", delta="Owls "),
+        of("s2", "TOOL_CALL_CHUNK", toolCallId="c2", toolCallName="look"),
+        of("s1", "TEXT_MESSAGE_CHUNK", delta="see."),
+        of("s2", "SUBAGENT_FINISHED"),
+        of("s1", "SUBAGENT_FINISHED"),
+        of("s3", "TEXT_MESSAGE_CHUNK", messageId="m3", delta="Late."),
+        result("They see."),
+        interrupted({"id": "i1", "toolCallId": "c2"}),
+    ]
+    assert said_by(AgUiAdapter(), events)[5:] == [
+        Step(lane="s1"),
+        Data("agent", {"name": "researcher"}, id="s1", lane="s1"),
+        Text("Owls ", lane="s1"),
+        Step(lane="s2"),
+        Data("agent", {"name": "critic"}, id="s2", lane="s2"),
+        ToolInputStart("c2", "look", lane="s2"),
+        Text("see.", lane="s1"),
+        ToolCall("c2", "look", {}, lane="s2"),
+        Step(lane="s3"),
+        Data("agent", {"name": "agent"}, id="s3", lane="s3"),
+        Text("Late.", lane="s3"),
+        ToolResult("c1", "They see."),
+        ApprovalRequest("i1", "c2"),
+        Finish(),
     ]
 
 

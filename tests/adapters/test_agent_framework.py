@@ -1,5 +1,7 @@
 """The updates of the Agent Framework to parts: lists in, lists out. The framework is not needed."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from tests.adapters.turns import assistant, said_by, tool, user
 from usechat.adapters import conversation
-from usechat.adapters.agent_framework import AgentFrameworkAdapter, AgentFrameworkSource, parts
+from usechat.adapters.agent_framework import AgentFrameworkAdapter, AgentFrameworkSource, parts, show_sub_agent
 from usechat.errors import PublicError, UnknownEvent
 from usechat.parts import (
     ApprovalRequest,
@@ -27,7 +29,8 @@ from usechat.parts import (
     ToolResult,
 )
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.testing import AgentClient
+from usechat.turn import Turn, TurnContext
 
 
 def update(*contents: Any, role: str = "assistant", reason: str | None = None) -> Any:
@@ -187,3 +190,24 @@ async def test_an_answer_to_a_session_that_no_longer_waits_is_refused() -> None:
     context.enter()
     with pytest.raises(PublicError, match="no longer waiting"):
         await anext(AgentFrameworkSource(SimpleNamespace(name="assistant")).events(context.turn))
+
+
+def test_each_call_of_an_agent_that_is_a_tool_is_a_lane() -> None:
+    async def research(*said: str) -> None:
+        for piece in said:
+            show_sub_agent(SimpleNamespace(author_name="researcher", to_dict=lambda: update(text(piece))))  # noqa: B023
+            await asyncio.sleep(0)
+
+    async def agent(_turn: Turn) -> AsyncIterator[Part]:
+        for call_id in ("c1", "c2"):
+            yield ToolCall(call_id, "research", {})
+        await asyncio.gather(research("Owls ", "see."), research("Cats ", "do."))
+        for call_id in ("c1", "c2"):
+            yield ToolResult(call_id, "They see.")
+
+    with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+        answer = client.ask("Who sees?")
+    answer.assert_legal(sdk="7")
+    assert answer.data["agent"] == [{"name": "researcher"}] * 2
+    texts = [part["text"] for part in answer.message.parts if part["type"] == "text"]
+    assert texts == ["Owls see.", "Cats do."]

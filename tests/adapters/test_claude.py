@@ -92,7 +92,7 @@ def test_a_message_that_was_not_streamed_is_read_as_a_whole() -> None:
         result("c1", "dug"),
         END,
     ]
-    assert said(*events) == [Reasoning("Hm."), Text("Hello"), CALL, ToolResult("c1", "dug"), FINISH]
+    assert said(*events) == [Step(), Reasoning("Hm."), Text("Hello"), CALL, ToolResult("c1", "dug"), FINISH]
 
 
 def test_of_parallel_calls_the_first_is_streamed_and_the_others_come_with_their_results() -> None:
@@ -125,25 +125,45 @@ def test_a_turn_that_goes_on_knows_the_calls_of_the_one_before() -> None:
     ]
 
 
+RESEARCHER = {"subagent_type": "researcher"}
+LABEL = Data("agent", {"name": "researcher"}, id="t1", lane="t1")
+
+
 def test_a_sub_agent_speaks_in_a_lane_of_its_own_behind_its_name() -> None:
-    task = {"$type": "ToolUseBlock", "id": "t1", "name": "Task", "input": {"subagent_type": "researcher"}}
+    task = {"$type": "ToolUseBlock", "id": "t1", "name": "Agent", "input": RESEARCHER}
     inner = {"$type": "ToolUseBlock", "id": "c1", "name": "Grep", "input": {}}
     events = [
         whole(task),
-        whole({"$type": "TextBlock", "text": "I search."}, inner, parent_tool_use_id="t1"),
+        whole({"$type": "TextBlock", "text": "I search."}, parent_tool_use_id="t1"),
+        whole(inner, parent_tool_use_id="t1"),
         result("c1", "found"),
         result("t1", "Owls."),
         END,
     ]
     assert said(*events) == [
-        Data("agent", {"name": "researcher"}, id="t1", lane="t1"),
+        Step(),
+        Step(lane="t1"),
+        LABEL,
         Text("I search.", lane="t1"),
         ToolCall("c1", "Grep", {}, lane="t1"),
         ToolResult("c1", "found", lane="t1"),
-        ToolCall("t1", "Task", {"subagent_type": "researcher"}),
+        ToolCall("t1", "Agent", RESEARCHER),
         ToolResult("t1", "Owls."),
         FINISH,
     ]
+
+
+@pytest.mark.parametrize("counts", [{}, {"harnessNoteCount": 1, "harnessTailCount": 1}])
+def test_the_report_of_a_sub_agent_is_shown_without_what_claude_code_adds(counts: dict[str, int]) -> None:
+    framed = result("t1", [{"type": "text", "text": "[Subagent hand-back] The report follows:\n  Owls."}])
+    note, report = {"type": "text", "text": "<tools-used>"}, {"type": "text", "text": "Owls."}
+    framed.tool_use_result = {"agentId": "a1", "content": [note, report, note] if counts else [report], **counts}
+    assert said(framed, END) == [ToolResult("t1", "Owls."), FINISH]
+
+
+def test_a_sub_agent_asks_for_a_permission_in_a_step_without_the_call_that_runs_it() -> None:
+    events = [start(), *use(0, "t1", "Agent"), PermissionAsked("c1", "mcp__notes__dig", {"depth": 1})]
+    assert said(*events)[-4:] == [Step(leaves_calls=True), CALL, ApprovalRequest("approval-c1", "c1"), Finish()]
 
 
 def test_a_failure_of_the_model_shows_nothing_of_its_text() -> None:

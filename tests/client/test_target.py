@@ -31,6 +31,7 @@ from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
 from usechat.client import Chat, HttpChatTransport
 from usechat.client.in_process import InProcessTransport
+from usechat.client.keys import TerminalKeys
 from usechat.client.target import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.errors import CannotServe, InvalidAddress, UnusableFile
 from usechat.server import ChatApp
@@ -225,6 +226,16 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
 
 def _is_in(log: Path, text: str) -> bool:
     return text in log.read_text(encoding="utf-8")
+
+
+async def test_a_frame_is_shown_without_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    waiting = asyncio.ensure_future(TerminalKeys().release("data: \x1b[2J\x9b2J\n\n".encode()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert capsys.readouterr().out == "next: data: \ufffd[2J\ufffd2J\n"
 
 
 def test_each_key_in_the_terminal_sends_one_frame(tour: Path) -> None:

@@ -7,7 +7,8 @@ from agno.agent import Agent
 from agno.team import Team
 from google.adk.agents import LlmAgent
 
-from tests.adapters import agno_agent, google_adk_agent
+from tests.adapters import agno_agent, claude_agent, google_adk_agent
+from tests.adapters.agents import Deeds
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")
@@ -50,3 +51,26 @@ def test_a_member_of_a_team_of_agno_is_a_lane() -> None:
         found = shown(team)
         assert model.refusals == []
     assert found == ["step", {"name": "researcher"}, "Owls see well.", "step", "They see."]  # while the call is open
+
+
+@pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for", "ignore:Exception ignored in. <function Mem")
+@pytest.mark.parametrize(("approve", "done"), [(True, ["delete a"]), (False, [])])
+def test_a_sub_agent_of_claude_asks_for_a_permission(approve: bool, done: list[str]) -> None:
+    task = ModelCall("Agent", {"subagent_type": "researcher", "description": "Asks.", "prompt": "Delete a."})
+    delete = ModelCall(f"{claude_agent.PREFIX}delete", {"path": "a"})
+    deeds = Deeds()
+    with (
+        ScriptedModel([ModelAnswer(calls=[task]), ModelAnswer(calls=[delete]), "I tried.", "Done."]) as model,
+        claude_agent.make(model, "anthropic", deeds) as options,
+        AgentClient(options, headers={"x-ai-sdk": "7"}, approve=approve) as client,
+    ):
+        answer = client.ask("Delete a.")
+        assert model.refusals == []
+    answer.assert_legal(sdk="7")
+    assert [tool.state for tool in answer.tools] == [
+        "output-available",
+        f"output-{'available' if approve else 'denied'}",
+    ]
+    assert (answer.tools[0].output, deeds.done) == ("I tried.", done)
+    texts = [part["text"] for part in answer.message.parts if part["type"] == "text"]
+    assert texts == ["I tried.", "Done."]

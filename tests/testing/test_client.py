@@ -11,7 +11,15 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from usechat import parts
-from usechat.errors import CannotAnswer, CannotStart, ConnectionLost, PublicError, RequestRefused, StreamFailed
+from usechat.errors import (
+    AnswerTimedOut,
+    CannotAnswer,
+    CannotStart,
+    ConnectionLost,
+    PublicError,
+    RequestRefused,
+    StreamFailed,
+)
 from usechat.server import ChatApp, Settings
 from usechat.testing import AgentClient
 from usechat.turn import Turn
@@ -412,6 +420,25 @@ def test_an_app_that_goes_on_without_its_client_does_not_stop(usechat_client: Cl
     answer = usechat_client(stubborn).ask("hi")
     with pytest.raises(AssertionError, match=r"still runs 0\.2 s after it was stopped"):
         answer.assert_stops(seconds=0.2)
+
+
+async def never_ends(_turn: Turn) -> AsyncIterator[str]:
+    while True:
+        yield "still "
+        await asyncio.sleep(0.05)
+
+
+async def says_nothing(_turn: Turn) -> AsyncIterator[str]:
+    await asyncio.Event().wait()
+    yield "never"
+
+
+@pytest.mark.parametrize("agent", [never_ends, says_nothing])
+def test_an_answer_that_takes_too_long_is_stopped(usechat_client: Clients, agent: Any) -> None:
+    answer = usechat_client(agent, timeout=0.5).ask("Hi")
+    assert (type(answer.error), str(answer.error)) == (AnswerTimedOut, "the answer took longer than 0.5 s")
+    with pytest.raises(AssertionError, match=r"the answer took longer than 0\.5 s"):
+        answer.assert_resumes()
 
 
 def test_a_snapshot_is_the_same_twice(usechat_client: Clients) -> None:

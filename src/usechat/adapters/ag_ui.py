@@ -5,14 +5,15 @@
 AG-UI packages of agent frameworks have it.
 
 **Events** are those of AG-UI 1.0: objects of ``ag_ui.core``, or the JSON objects that an endpoint sends. A result is
-followed by another step. Tool calls that end without a result wait for the page.
+followed by another step. Tool calls that end without a result wait for the page. The events of a sub-agent are a lane.
 
 **History.** An agent gets the whole chat in every turn, in a thread named by the caller's identity and the chat's id.
 Ids of messages are made from that of the user's message before, so they are the same in each turn.
 
 **Pauses.** A run that ends with interrupts waits for answers, and ``resume`` of the next run has them. An interrupt of
 a tool call becomes an approval, whose id is the interrupt's; its answer is ``{"approved": …, "reason": …}``. Any other
-interrupt becomes a call of a tool named ``interrupt``, whose output is the answer.
+interrupt becomes a call of a tool named ``interrupt``, whose output is the answer. So does the custom event by which
+``ag-ui-langgraph`` reports an interrupt; it takes the answer from ``forwardedProps``.
 """
 
 from collections.abc import (
@@ -67,6 +68,10 @@ _PROVIDED: Final = "pyd_ai_builtin|"
 _PROVIDER: Final = "agUi"
 """Under which name a message keeps the encrypted values that an agent wants back."""
 _ENCRYPTED: Final = "encryptedValue"
+_ASKED: Final = ("message", "responseSchema", "metadata")
+"""The fields of an interrupt that the page gets."""
+_LANGGRAPH_INTERRUPT: Final = "on_interrupt"
+"""The custom event of ``ag-ui-langgraph``, and how the id of its question begins."""
 _IGNORED: Final = frozenset(
     {"RUN_STARTED", "MESSAGES_SNAPSHOT", "RAW", "REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_END",
      "SUBAGENT_FINISHED", "SUBAGENT_ERROR"}
@@ -233,7 +238,7 @@ def run_input(turn: Turn) -> dict[str, Any]:
         "messages": to_ag_ui(conversation.without_questions(history), users),
         "tools": [],
         "context": [],
-        "forwardedProps": {},
+        "forwardedProps": _langgraph_command(turn),
         **({"resume": resume} if (resume := list(_resume(turn))) else {}),
     }
 
@@ -244,9 +249,18 @@ def _resume(turn: Turn) -> Iterator[Mapping[str, Any]]:
         payload = {"approved": answer.approved, **({"reason": answer.reason} if answer.reason else {})}
         yield {"interruptId": answer.approval_id, "status": "resolved", "payload": payload}
     for output in turn.tool_outputs:
-        if output.tool_name == conversation.QUESTION:
+        if output.tool_name == conversation.QUESTION and not output.tool_call_id.startswith(_LANGGRAPH_INTERRUPT):
             status = "resolved" if output.error_text is None else "cancelled"
             yield {"interruptId": output.tool_call_id, "status": status, "payload": output.output}
+
+
+def _langgraph_command(turn: Turn) -> dict[str, Any]:
+    """Return the answer to the interrupt of a graph, where ``ag-ui-langgraph`` looks for it."""
+    for output in turn.tool_outputs:
+        if output.tool_call_id.startswith(_LANGGRAPH_INTERRUPT):
+            given = output.output if output.error_text is None else {"error": output.error_text}
+            return {"command": {"resume": given}}
+    return {}
 
 
 # The adapter.
@@ -267,7 +281,6 @@ _METHODS: Final[Mapping[str, str]] = {
     "TOOL_CALL_RESULT": "_result",
     "STEP_STARTED": "_step_started",
     "STEP_FINISHED": "_step_finished",
-    "SUBAGENT_STARTED": "_subagent",
     "STATE_SNAPSHOT": "_state",
     "STATE_DELTA": "_state_delta",
     "ACTIVITY_SNAPSHOT": "_activity",
@@ -303,6 +316,9 @@ class AgUiAdapter:
         self._reasoning: set[str] = set()
         self._is_step_open = False
         self._is_over = False
+        self._interrupts: list[Any] = []
+        """The values of interrupts of ``ag-ui-langgraph``."""
+        self._sub_agents: dict[str, tuple[AgUiAdapter, conversation.SubAgent]] = {}
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes.
@@ -310,7 +326,14 @@ class AgUiAdapter:
         Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
         """
         read = _json(event)
-        kind = read.get("type")
+        kind, run_id = read.get("type"), read.get("subagentRunId")
+        if kind == "SUBAGENT_STARTED":
+            self._begin_sub_agent(read["subagentRunId"], read["name"])
+            return
+        if run_id is not None:
+            adapter, speaker = self._sub_agents.get(run_id) or self._begin_sub_agent(run_id, "agent")
+            yield from speaker.parts(adapter.feed({**read, "subagentRunId": None}))
+            return
         if self._chunked_call is not None and kind != "TOOL_CALL_CHUNK":
             yield from self._end_call(self._chunked_call)
         method = _METHODS.get(str(kind))
@@ -323,6 +346,15 @@ class AgUiAdapter:
         """Yield the end of a run that ended without a last event."""
         if error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
+
+    def _begin_sub_agent(self, run_id: str, name: str) -> "tuple[AgUiAdapter, conversation.SubAgent]":
+        """Return the adapter of a sub-agent, and what puts it into its lane; what follows it is another step."""
+        self._is_step_open = False
+        adapter = AgUiAdapter(denied=self._denied)
+        adapter._known, adapter._waiting = self._known, self._waiting  # the end of the run names them
+        adapter._interrupts = self._interrupts
+        self._sub_agents[run_id] = adapter, conversation.SubAgent(name, run_id)
+        return self._sub_agents[run_id]
 
     def _begin(self) -> Iterator[Part]:
         """Begin a step with the first thing that is said, and with the first one behind results."""
@@ -441,10 +473,6 @@ class AgUiAdapter:
     def _step_finished(self, event: _Event) -> Iterator[Part]:
         yield Data("step", {"name": event["stepName"], "state": "finished"}, id=event["stepName"])
 
-    def _subagent(self, event: _Event) -> Iterator[Part]:
-        self._is_step_open = False
-        yield Data("agent", {"name": event["name"]}, id=event["subagentRunId"])
-
     def _state(self, event: _Event) -> Iterator[Part]:
         yield Data("state", event["snapshot"], id="state")
 
@@ -458,7 +486,11 @@ class AgUiAdapter:
         yield Data("activity-delta", {"id": event["messageId"], "patch": event["patch"]})
 
     def _custom(self, event: _Event) -> Iterator[Part]:
-        yield Data(event["name"], event.get("value"))
+        value = event.get("value")
+        if event["name"] != _LANGGRAPH_INTERRUPT:
+            yield Data(event["name"], value)
+        else:
+            self._interrupts.append(conversation.parsed_result(value) if isinstance(value, str) else value)
 
     def _finished(self, event: _Event) -> Iterator[Part]:
         self._is_over = True
@@ -466,6 +498,13 @@ class AgUiAdapter:
         interrupts = outcome.get("interrupts") or ()
         for interrupt in interrupts:
             yield from self._interrupt(interrupt)
+        if self._interrupts and not interrupts:  # both may come
+            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            yield Step(leaves_calls=True)
+            # One question: an answer cannot name the interrupt that it is for.
+            yield ToolCall(
+                f"{_LANGGRAPH_INTERRUPT}-{new_id()}", conversation.QUESTION, self._interrupts[0], dynamic=True
+            )
         if event.get("result") is not None:
             yield Data("output", event["result"])
         reported = event.get("usage") or ()
@@ -475,14 +514,14 @@ class AgUiAdapter:
         if outcome.get("type") == "cancelled":
             yield Abort(usage=usage if reported else None)
         else:
-            waits = bool(interrupts or self._waiting)
+            waits = bool(interrupts or self._interrupts or self._waiting)
             yield conversation.finish(None if waits else "stop", usage if reported else None)
 
     def _interrupt(self, interrupt: _Event) -> Iterator[Part]:
         if (call_id := interrupt.get("toolCallId")) in self._known and call_id is not None:
             yield ApprovalRequest(interrupt["id"], call_id)
             return
-        asked = {name: interrupt[name] for name in ("message", "responseSchema") if interrupt.get(name) is not None}
+        asked = {name: interrupt[name] for name in _ASKED if interrupt.get(name) is not None}
         yield ToolCall(interrupt["id"], conversation.QUESTION, asked)
 
     def _failed(self, event: _Event) -> Iterator[Part]:

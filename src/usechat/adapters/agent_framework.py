@@ -11,15 +11,21 @@ takes the arguments of a run.
 **Pauses.** Tools with ``approval_mode="always_require"`` end the run. The session that it needs to continue holds the
 whole history, so it never goes to the page: the run store keeps it, and it is used once. Tools without a function
 wait for an output of the page.
+
+**Other agents.** An agent that is a tool with ``stream_callback=show_sub_agent`` has a lane of its own, behind
+``data-agent`` with its name.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from usechat.adapters import conversation
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
 from usechat.errors import PublicError, UnknownEvent
+from usechat.ids import new_id
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -42,7 +48,14 @@ from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
 from usechat.turn import AgentInfo, Turn, current_context
 
-__all__ = ["AgentFrameworkAdapter", "AgentFrameworkSource", "parts", "source_of", "to_agent_framework"]
+__all__ = [
+    "AgentFrameworkAdapter",
+    "AgentFrameworkSource",
+    "parts",
+    "show_sub_agent",
+    "source_of",
+    "to_agent_framework",
+]
 
 _FRAMEWORK: Final = "agent-framework"
 _OUTPUT: Final = "usechat_output"
@@ -50,6 +63,8 @@ _OUTPUT: Final = "usechat_output"
 _WAITS: Final = "Waits for the other approvals of this answer."
 _PROVIDED: Final = frozenset({"search_tool", "mcp_server_tool", "code_interpreter_tool", "image_generation_tool"})
 """What the types of contents begin with that tell of calls which the provider runs itself."""
+_lanes: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
+"""The lanes of agents that are tools, by the tasks in which they run."""
 
 
 def source_of(found: Any) -> "AgentFrameworkSource | None":
@@ -90,6 +105,7 @@ class AgentFrameworkSource(FrameworkSource[Any]):
             session, messages = _resumed(state, turn)
         else:
             session, messages = self._agent.create_session(), to_agent_framework(conversation.history(turn))
+        conversation.begin_sub_agents()
         run = self._agent.run(messages, stream=True, session=session, **options_of(self._options, turn))
         requests: list[Any] = []
         async for update in run:
@@ -275,6 +291,18 @@ class AgentFrameworkAdapter:
         yield ToolCall(call_id, name, tool_input, dynamic=server is not None, provider_executed=True, title=title)
 
 
+def show_sub_agent(update: Any) -> None:
+    """Show what an agent that is a tool says while it works, in a lane of its own.
+
+    >>> def tool(researcher):
+    ...     return researcher.as_tool(stream_callback=show_sub_agent)
+    """
+    # The framework does not say which call an update belongs to, but each call runs in a task of its own.
+    lane = _lanes.setdefault(asyncio.current_task(), new_id())
+    adapter, speaker = conversation.sub_agent(update.author_name or "agent", lane, AgentFrameworkAdapter)
+    conversation.show(speaker, adapter, update)
+
+
 def _provided_output(content: Mapping[str, Any]) -> Any:
     found = content.get("result", content.get("output", content.get("outputs")))
     if isinstance(found, list) and len(found) == 1 and found[0].get("type") == "text":
@@ -287,7 +315,8 @@ def parts(updates: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
     >>> from usechat.testing import AgentClient
     >>> async def run(text):  # instead of agent.run(text, stream=True)
-    ...     yield {"role": "assistant", "contents": [{"type": "text", "text": f"You said {text}."}]}
+    ...     said = [{"type": "text", "text": f"You said {text}."}]
+    ...     yield {"role": "assistant", "contents": said, "finish_reason": "stop"}
     >>> async def answer(turn):
     ...     async for part in parts(run(turn.text)):
     ...         yield part

@@ -14,6 +14,9 @@ gets the chat as text.
 **Permissions.** Without a ``can_use_tool`` of their own, options ask the page. Claude Code cannot save a run that
 waits, so its process waits (:mod:`usechat.waiting_tasks`). It asks about one call after the other. Calls that are not
 run yet are held back meanwhile: a page that has one would wait for its output instead of sending the answer.
+
+**Sub-agents** speak in lanes of their own, whole messages at a time. Nothing runs in the background: the process ends
+with the answer.
 """
 
 import asyncio
@@ -39,6 +42,7 @@ from usechat.protocol.parts import (
     Part,
     Reasoning,
     Start,
+    Step,
     Text,
     ToolCall,
     ToolDenied,
@@ -58,6 +62,10 @@ _DENIED: Final = "The user did not allow this call."
 _INTERRUPT_SECONDS: Final = 2
 NO_SESSION: Final = "No conversation found"
 """What Claude Code says about a session that is not on this machine."""
+IN_FOREGROUND: Final[Mapping[str, str]] = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+"""Lets Claude Code wait for sub-agents. In the background, its default, they would end with the process of the turn."""
+_ENVIRONMENT: Final[Mapping[str, str]] = {**IN_FOREGROUND, "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1"}
+"""What options may set otherwise; without the second, only the tool calls of sub-agents are told."""
 _IGNORED: Final = frozenset(
     {"HookEventMessage", "MirrorErrorMessage", "RateLimitEvent", "SystemMessage", "TaskNotificationMessage",
      "TaskProgressMessage", "TaskStartedMessage", "TaskUpdatedMessage"}
@@ -142,6 +150,7 @@ class ClaudeSource(WaitingSource[Any]):
             include_partial_messages=True,
             verbatim_prompts=True,  # otherwise "@/etc/passwd" in a message of the page makes Claude Code read that file
             can_use_tool=self._options.can_use_tool or permissions.ask,
+            env={**_ENVIRONMENT, **self._options.env},
             **session,
         )
         async with sdk().ClaudeSDKClient(options) as client:
@@ -266,7 +275,9 @@ class ClaudeAdapter:
         self._calls: dict[str, ToolCall] = {}
         self._open: set[str] = set()
         self._streamed: set[str] = set()
-        self._speakers: set[str] = set()
+        self._whole_messages: dict[str, str] = {}
+        """The last message of each lane that was not streamed; each of its blocks comes alone."""
+        self._sub_agents: dict[str, conversation.SubAgent] = {}
         self._is_paused = False
         self._is_over = False
 
@@ -278,9 +289,9 @@ class ClaudeAdapter:
         """
         match type(event).__name__:
             case "StreamEvent":
-                yield from self._stream(event)
+                yield from self._spoken(event, self._stream(event))
             case "AssistantMessage":
-                yield from self._whole(event)
+                yield from self._spoken(event, self._whole(event))
             case "UserMessage":
                 yield from self._results(event)
             case "ResultMessage":
@@ -289,6 +300,8 @@ class ClaudeAdapter:
                 yield Start(event.message_id)
             case "PermissionAsked":
                 self._is_paused = True
+                if self._open - {event.call_id}:  # of the sub-agent that asks: the page would wait for its output
+                    yield Step(leaves_calls=True)
                 yield from self._call(_tool_call(event.call_id, event.name, event.input))
                 yield ApprovalRequest(f"approval-{event.call_id}", event.call_id)
             case "PermissionAnswered":
@@ -302,20 +315,22 @@ class ClaudeAdapter:
         if error is None and not self._is_over:
             yield Finish() if self._is_paused else Error(conversation.INCOMPLETE)
 
-    def _lane(self, parent: str | None) -> Iterator[Part]:
-        """Yield the label of a sub-agent, once."""
-        if parent is not None and parent not in self._speakers:
-            self._speakers.add(parent)
+    def _spoken(self, message: Any, said: Iterator[Part]) -> Iterator[Part]:
+        """Yield what a message says: in a lane of its own if it is that of a sub-agent."""
+        parent = message.parent_tool_use_id
+        if parent is None:
+            return said
+        if parent not in self._sub_agents:
             call = self._calls.get(parent)
             given = call.input if call is not None and isinstance(call.input, Mapping) else {}
-            yield Data("agent", {"name": given.get("subagent_type", "agent")}, id=parent, lane=parent)
+            self._sub_agents[parent] = conversation.SubAgent(given.get("subagent_type", "agent"), parent)
+        return self._sub_agents[parent].parts(said)
 
-    def _stream(self, event: Any) -> Iterator[Part]:
-        lane = event.parent_tool_use_id or ""
-        if event.event["type"] == "message_start":
-            self._streamed.add(event.event["message"]["id"])
-        for part in self._blocks.setdefault(lane, MessageBlocks()).parts(event.event):
-            yield from self._lane(event.parent_tool_use_id)
+    def _stream(self, message: Any) -> Iterator[Part]:
+        lane, event = message.parent_tool_use_id or "", message.event
+        if event["type"] == "message_start":
+            self._streamed.add(event["message"]["id"])
+        for part in self._blocks.setdefault(lane, MessageBlocks()).parts(event):
             yield from self._shown(msgspec.structs.replace(part, lane=lane))
 
     def _shown(self, part: Part) -> Iterator[Part]:
@@ -347,13 +362,15 @@ class ClaudeAdapter:
         if message.error is not None or message.message_id in self._streamed:
             return
         lane = message.parent_tool_use_id or ""
+        if message.message_id != self._whole_messages.get(lane):
+            self._whole_messages[lane] = message.message_id
+            yield Step()
         for block in message.content:
-            yield from self._lane(message.parent_tool_use_id)
             match type(block).__name__:
                 case "TextBlock":
-                    yield Text(block.text, lane=lane)
+                    yield Text(block.text)
                 case "ThinkingBlock":
-                    yield Reasoning(block.thinking, lane=lane)
+                    yield Reasoning(block.thinking)
                 case "ToolUseBlock":
                     call = _tool_call(block.id, block.name, block.input)
                     self._calls[block.id] = msgspec.structs.replace(call, lane=lane)
@@ -365,16 +382,16 @@ class ClaudeAdapter:
                 self._open.discard(block.tool_use_id)
                 if block.tool_use_id in self._calls:
                     yield from self._call(self._calls[block.tool_use_id])
-                yield self._result(block)
+                yield self._result(block, result_content(message, block))
 
-    def _result(self, block: Any) -> Part:
+    def _result(self, block: Any, content: Any) -> Part:
         call_id = block.tool_use_id
         lane = self._calls[call_id].lane if call_id in self._calls else ""
         if call_id in self._denied:
             return ToolDenied(call_id, self._denied[call_id], lane=lane)
         if block.is_error:
             return ToolError(call_id, conversation.TOOL_FAILED, lane=lane)  # the content is the exception's text
-        return ToolResult(call_id, tool_output(block.content), lane=lane)
+        return ToolResult(call_id, tool_output(content), lane=lane)
 
     def _end(self, message: Any) -> Iterator[Part]:
         self._is_over = True
@@ -385,6 +402,15 @@ class ClaudeAdapter:
         used = message.usage or {}
         usage = conversation.usage(used.get("input_tokens"), used.get("output_tokens"))
         yield conversation.finish(conversation.finish_reason(message.stop_reason), usage)
+
+
+def result_content(message: Any, block: Any) -> Any:
+    """Return the content of a result in a message; the report of a sub-agent without what Claude Code adds to it."""
+    report = getattr(message, "tool_use_result", None)
+    if not isinstance(report, Mapping) or not {"agentId", "content"} <= report.keys():
+        return block.content
+    content = report["content"]
+    return content[report.get("harnessNoteCount", 0) : len(content) - report.get("harnessTailCount", 0)]
 
 
 def readable_name(name: str) -> tuple[str, str | None]:

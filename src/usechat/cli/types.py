@@ -14,8 +14,8 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Write TypeScript types of an agent's tools, data parts and metadata, for `useChat<ChatMessage>()`. They come from the
-tools of an agent (LangGraph, OpenAI Agents, Pydantic AI, Agno, CrewAI, Google ADK, LlamaIndex, Microsoft Agent
-Framework, Strands), and from what is registered with `usechat.typescript.chat_types`.
+tools of an agent (LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, CrewAI, Google ADK, LlamaIndex,
+Microsoft Agent Framework, Strands), and from what is registered with `usechat.typescript.chat_types`.
 """
 _EPILOG: Final = """\
 exit code: 0 if all is well, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
+from usechat.client.views import printable
 from usechat.errors import CannotServe
 
 __all__ = ["TerminalKeys"]
@@ -26,7 +27,7 @@ class TerminalKeys:
 
     async def release(self, frame: bytes) -> None:
         """Show a frame, and wait for a key before it is sent."""
-        text = frame.decode("utf-8", "replace").strip().replace("\n", " ")
+        text = printable(frame.decode("utf-8", "replace")).strip().replace("\n", " ")
         sys.stdout.write(f"next: {text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + '…'}\n")
         sys.stdout.flush()
         waiting = asyncio.get_running_loop().create_future()

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -24,7 +24,7 @@ from usechat.client.in_process import InProcessTransport, asgi_app_of
 from usechat.client.sync import LoopThread
 from usechat.client.transport import HttpChatTransport, append_path
 from usechat.client.views import MessageView, ToolView, with_stable_ids
-from usechat.errors import ProtocolError, RequestRefused, StreamFailed, TransportError
+from usechat.errors import AnswerTimedOut, ProtocolError, RequestRefused, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -238,14 +238,14 @@ class TestedAnswer:
 
         Asks the question once more, in a chat of its own.
         """
-        self._client.run(self._client.check_resume(self._asked()))
+        self._client.run(self._client.within_timeout(self._client.check_resume(self._asked())))
 
     def assert_stops(self, seconds: float = 5) -> None:
         """Assert that the same question can be stopped: nothing of the answer runs ``seconds`` after the stop.
 
         Asks the question once more, in a chat of its own.
         """
-        self._client.run(self._client.check_stop(self._asked(), seconds))
+        self._client.run(self._client.within_timeout(self._client.check_stop(self._asked(), seconds)))
 
     def snapshot(self) -> Any:
         """Return the message as JSON values with stable ids, to compare with one that was saved."""
@@ -467,14 +467,18 @@ class AgentClient:
         reply: Reply | None = start()
         self._answered = set()
         try:
-            while reply is not None:
-                async for update in reply:
-                    if update.text_delta:
-                        first = loop.time() - began if first is None else first
-                        deltas.append(update.text_delta)
-                reply = self._answer_next()
+            async with asyncio.timeout(self._timeout):
+                while reply is not None:
+                    async for update in reply:
+                        if update.text_delta:
+                            first = loop.time() - began if first is None else first
+                            deltas.append(update.text_delta)
+                    reply = self._answer_next()
         except _FAILURES as failure:
             error = failure
+        except TimeoutError:
+            error = AnswerTimedOut(f"the answer took longer than {self._timeout:g} s", url=self._transport.url)
+            await self._chat.stop()
         last = self._chat.messages[-1] if self._chat.messages else None
         return TestedAnswer(
             self,
@@ -514,6 +518,14 @@ class AgentClient:
 
     def _approves(self, tool: ToolView) -> bool:
         return self._approve(tool) if callable(self._approve) else bool(self._approve)
+
+    async def within_timeout(self, check: Awaitable[None]) -> None:
+        """Await a check; raise AssertionError if it takes longer than an answer may."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await check
+        except TimeoutError:
+            raise AssertionError(f"the answer took longer than {self._timeout:g} s") from None
 
     async def check_resume(self, question: str) -> None:
         """Ask with two readers, disconnect the first; raise AssertionError unless the second gets the whole answer."""

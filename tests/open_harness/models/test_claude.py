@@ -170,7 +170,7 @@ def test_the_keys_of_a_flow_become_options() -> None:
         "fallback_model": "claude-haiku-5",
         "cwd": ".",
         "add_dirs": ["docs"],
-        "env": {"MCP_TOOL_TIMEOUT": "2000", "A": "b"},
+        "env": {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1", "MCP_TOOL_TIMEOUT": "2000", "A": "b"},
         "thinking": {"type": "adaptive"},
         "effort": "low",
     }

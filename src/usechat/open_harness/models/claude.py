@@ -26,6 +26,7 @@ from usechat.adapters.claude import (
     interrupt,
     permission,
     readable_name,
+    result_content,
     sdk,
     user_message,
 )
@@ -96,7 +97,7 @@ class ClaudeEvents:
             case "UserMessage":
                 blocks = message.content if isinstance(message.content, list) else []
                 results = [block for block in blocks if type(block).__name__ == "ToolResultBlock"]
-                return [event for block in results for event in self._ended(block)]
+                return [event for block in results for event in self._ended(block, result_content(message, block))]
         return []
 
     def ask(self, call_id: str, name: str, given: Any) -> list[StreamEvent]:
@@ -163,7 +164,7 @@ class ClaudeEvents:
             name, _ = readable_name(call.name)
             yield {"type": "tool", "phase": "start", "id": call_id, "name": name, "data": json_value(call.input)}
 
-    def _ended(self, block: Any) -> Iterator[StreamEvent]:
+    def _ended(self, block: Any, content: Any) -> Iterator[StreamEvent]:
         call_id = block.tool_use_id
         if call_id not in self._calls:
             return
@@ -171,7 +172,7 @@ class ClaudeEvents:
         call = self._calls.pop(call_id)
         if call_id in self._denied:
             return
-        output = tool_output(block.content)
+        output = tool_output(content)
         name, _ = readable_name(call.name)
         ended = {
             "type": "tool",

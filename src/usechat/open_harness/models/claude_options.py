@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from usechat.adapters.claude import IN_FOREGROUND
 from usechat.errors import InvalidSetting
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.models.provider import AgentRequest
@@ -150,7 +151,11 @@ def claude_options(request: AgentRequest, model: str) -> dict[str, Any]:
         "fallback_model": given.get("fallbackModel"),
         "cwd": given.get("cwd"),
         "add_dirs": list(given.get("additionalDirectories") or ()),
-        "env": {"MCP_TOOL_TIMEOUT": str(round(request.tool_timeout_ms)), **(given.get("env") or {})},
+        "env": {
+            **IN_FOREGROUND,
+            "MCP_TOOL_TIMEOUT": str(round(request.tool_timeout_ms)),
+            **(given.get("env") or {}),
+        },
         **_thinking(request.thinking),
     }
     if request.output_schema is not None:
