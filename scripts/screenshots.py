@@ -7,9 +7,10 @@ from typing import Final
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, wait_until_idle
+from tests.browser.chatting import ask, go_on, wait_until_idle
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.conftest import page_served
+from tests.browser.test_states import STATES as SHOWN
 from tests.browser.test_stored_chats import everyone_is_ada
 from usechat import Turn
 from usechat.chats import MemoryChats
@@ -24,6 +25,18 @@ STATES: Final = {
     "flow": "flow please",
 }
 """The pictures by name, and what the agent of the tests is asked for each."""
+
+STORED_STATES: Final = {
+    "streaming": "streaming",
+    "error": "error",
+    "branches": "branches",
+    "palette": "command palette",
+    "help": "help sheet",
+    "menu": "menu of a chat",
+    "viewer": "image viewer",
+    "drawer": "drawer",
+}
+"""More pictures by name, and the states of the tests that they show; the last is on a phone."""
 
 
 def main() -> None:
@@ -92,6 +105,13 @@ def _take_stored(browser: Browser, address: str, theme: str) -> None:
     page.goto(link)
     page.get_by_text("One tool worked").wait_for()
     _save(page, f"shared-{theme}")
+    for name, state in STORED_STATES.items():
+        page.goto(address)
+        SHOWN[state](page)
+        _save(page, f"{name}-{theme}")
+        if name == "streaming":
+            go_on(page)
+            wait_until_idle(page)
     context.close()
 
 

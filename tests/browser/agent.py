@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.conformance.served import Gates
 from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
 from usechat.errors import PublicError
-from usechat.parts import ApprovalRequest, Part, ToolDenied
+from usechat.parts import ApprovalRequest, Metadata, Part, ToolDenied
 
 PICTURE: Final = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
 MARKDOWN: Final = """# A title
@@ -136,6 +136,11 @@ async def _drawn(_turn: Turn) -> Said:
     yield Data("loading", {"percent": 40, "label": "Reading files"}, "loading")
     yield Data("sales", {"series": [{"name": "2025", "values": [3, 5, 2]}], "labels": ["a", "b", "c"]})
     yield Data("cities", [{"name": "Lisbon", "people": 567131}, {"name": "Porto", "people": 231800}])
+
+
+async def _usage(_turn: Turn) -> Said:
+    yield "It took a while."
+    yield Metadata({"usage": {"inputTokens": 1200, "outputTokens": 34}, "durationMs": 2500})
 
 
 async def _nothing(_turn: Turn) -> Said:
@@ -321,4 +326,5 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "tasks": _saying(TASKS),
     "think": _think,
     "tools": _tools,
+    "usage": _usage,
 }

@@ -1,5 +1,6 @@
 """The list of chats: what one can do with them, and what stays apart."""
 
+import json
 import re
 
 from playwright.sync_api import BrowserContext
@@ -61,6 +62,12 @@ def test_a_chat_is_exported(open_page: OpenPage) -> None:
     assert saved.value.suggested_filename == "hello-there.md"
     text = saved.value.path().read_text(encoding="utf-8")
     assert text == "## You\n\nhello there\n\n## Assistant\n\nYou said: hello there\n"
+    page.get_by_role("button", name="Options of hello there").click()
+    with page.expect_download() as saved:
+        page.get_by_role("menuitem", name="Export as JSON").click()
+    assert saved.value.suggested_filename == "hello-there.json"
+    exported = json.loads(saved.value.path().read_text(encoding="utf-8"))
+    assert [message["role"] for message in exported["messages"]] == ["user", "assistant"]
 
 
 def test_chats_of_different_agents_at_one_address_stay_apart(context: BrowserContext) -> None:

@@ -127,6 +127,8 @@ def test_the_tour_shows_a_tool_that_runs_in_the_browser(open_page: OpenPage, dem
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow).to_contain_text("party-planner complete")
     expect(flow.locator(".node.complete")).to_have_count(3)
+    diagram = flow.get_by_role("group", name="Diagram")
+    assert diagram.evaluate("box => box.scrollWidth <= box.clientWidth"), "both nodes are in sight"
 
 
 def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:

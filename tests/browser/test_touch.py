@@ -28,7 +28,7 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with page_served(answer, chats=MemoryChats(), authorize=everyone_is_ada) as served:
+    with page_served(answer, chats=MemoryChats(), authorize=everyone_is_ada, share=True) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
@@ -128,6 +128,46 @@ def test_a_deleted_chat_is_put_back(open_page: OpenPage, address: str) -> None:
     expect(page.get_by_role("navigation", name="Chats")).not_to_contain_text("delete me")
     tap(page, "Undo")
     expect(page.get_by_text("You said: delete me")).to_be_visible()
+
+
+def choose(page: Page, title: str, item: str) -> None:
+    """Tap an item in the menu of a chat in the drawer."""
+    tap(page, f"Options of {title}")
+    page.get_by_role("menuitem", name=item, exact=True).tap()
+
+
+def test_a_chat_is_rated_renamed_pinned_found_exported_and_shared(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "name me")
+    wait_until_idle(page)
+    tap(page, "Bad answer")
+    expect(page.get_by_role("button", name="Bad answer")).to_have_attribute("aria-pressed", "true")
+    tap(page, "Chats")
+    choose(page, "name me", "Rename")
+    page.keyboard.type("Named by hand")
+    page.keyboard.press("Enter")
+    choose(page, "Named by hand", "Pin")
+    expect(page.get_by_role("region", name="Pinned")).to_contain_text("Named by hand")
+    with page.expect_download() as saved:
+        choose(page, "Named by hand", "Export as JSON")
+    assert saved.value.suggested_filename == "Named-by-hand.json"
+    page.get_by_label("Search chats").tap()
+    page.keyboard.type("no such words")
+    expect(page.get_by_text("No matching chats.")).to_be_visible()
+    page.get_by_label("Search chats").fill("by hand")
+    choose(page, "Named by hand", "Share")
+    tap(page, "Create a link")
+    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    tap(page, "Revoke the link")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_another_agent_is_picked(open_page: OpenPage) -> None:
+    with page_served({"one": answer, "other": answer}) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        tap(page, "Agent: one")
+        page.get_by_role("menuitemradio", name="other").tap()
+        expect(page.get_by_role("button", name="Agent: other")).to_be_visible()
 
 
 def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -> None:

@@ -75,6 +75,12 @@ def test_sources_pictures_and_data(open_page: OpenPage) -> None:
     expect(page.get_by_label("data-weather")).to_contain_text("Lisbon")
 
 
+def test_tokens_and_duration_are_under_the_answer(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "usage please")
+    expect(page.get_by_label("Assistant")).to_contain_text("1,234 tokens · 2.5 s")
+
+
 def test_attached_files_reach_the_agent(open_page: OpenPage) -> None:
     page = open_page()
     attached = [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}]
@@ -115,6 +121,23 @@ def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage) -> Non
     assert page.evaluate("window.left") is False, "the browser does not open the file"
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("dropped.txt")
     assert page.url == address
+
+
+def test_a_file_that_is_pasted_is_attached(open_page: OpenPage) -> None:
+    page = open_page()
+    page.evaluate(
+        """async () => {
+            const canvas = Object.assign(document.createElement("canvas"), { width: 8, height: 8 });
+            const drawn = await new Promise((done) => canvas.toBlob(done));
+            await navigator.clipboard.write([new ClipboardItem({ "image/png": drawn })]);
+        }"""
+    )
+    page.locator("#prompt").press("Control+v")
+    attached = page.get_by_role("list", name="Attached files")
+    expect(attached).to_contain_text("image.png")
+    expect(attached.locator("img")).to_be_visible()
+    ask(page, "files please")
+    expect(page.get_by_label("Assistant")).to_contain_text("(image/png)")
 
 
 @pytest.mark.parametrize("key", ["Enter", "Control+Enter"])

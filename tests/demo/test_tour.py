@@ -8,27 +8,51 @@ import pytest
 from tests.demo.asking import answered, cited, guide, texts, tools, user
 from usechat.demo.app import SUGGESTIONS
 from usechat.demo.library import library
-from usechat.demo.tour import FLOW, STEPS
+from usechat.demo.tour import STEPS
+from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
 
 
 def how(message: dict[str, Any]) -> str:
+    """The section to which the line of a message that names the code links."""
+    return linked(texts(message)[-1])
+
+
+def linked(text: str) -> str:
     """The section to which the line that names the code links."""
-    found = re.search(r"The code: `[^`]+` \(\[documentation\]\(docs/([^)]+)\)\)\.$", texts(message)[-1])
+    found = re.search(r"\n\nThe code: `[^`]+` \(\[documentation\]\(docs/([^)]+)\)\)\.(?=\n|$)", text)
     assert found is not None
     assert found[1] in [section.id for section in library().sections]
     return found[1]
 
 
-def test_the_page_offers_every_step() -> None:
-    assert [text for text in SUGGESTIONS if text.startswith("Show ")] == [*STEPS, FLOW]
+def test_the_page_offers_every_step_in_its_order() -> None:
+    assert [text.removeprefix("Show ") for text in SUGGESTIONS[: len(STEPS)]] == [
+        "streaming with reasoning",
+        "two tools at once",
+        "an approval and its effect",
+        "a tool that runs in my browser",
+        "a file and an image",
+        "progress and a chart",
+        "sources",
+        "a flow with two parallel nodes",
+        "an error that is redacted",
+        "a stop and a resume",
+    ]
 
 
 @pytest.mark.parametrize(
     "text", [text for text in STEPS if "approval" not in text and "browser" not in text and "error" not in text]
 )
-async def test_a_step_ends_with_its_code(text: str) -> None:
+async def test_a_step_says_how_its_code_looks(text: str) -> None:
     assert how(await answered(user(text), chat=text))
+
+
+async def test_a_step_that_is_stopped_has_said_how_its_code_looks() -> None:
+    message = await answered(user("Show a stop and a resume"), chat="stopped")
+    before, _, after = texts(message)[-1].partition("The code: ")
+    assert "press Stop" in before
+    assert after.rstrip().endswith(" 120")
 
 
 async def test_reasoning_comes_before_the_text() -> None:
@@ -68,6 +92,7 @@ async def test_the_browser_tells_its_time() -> None:
             part |= {"state": "output-available", "output": {"time": "12:34", "timeZone": "Europe/Lisbon"}}
     message = await answered(asked, message, chat="clock")
     assert texts(message)[-1].startswith("Your browser says that it is 12:34 (Europe/Lisbon).")
+    assert how(message)
 
 
 async def test_a_file_and_an_image_are_made() -> None:
@@ -92,11 +117,13 @@ async def test_an_error_is_redacted() -> None:
     request = ChatRequest.parse({"id": "failing", "messages": [user("Show an error that is redacted")]})
     chunks = [chunk async for chunk in await guide().send_messages(request)]
     assert "swordfish" not in str(chunks)
-    assert "Reference" in str(chunks[-1]) or "Reference" in str(chunks)
+    assert "Reference" in str(chunks)
+    said = "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDeltaChunk))
+    assert linked(said).startswith("errors.md#")
 
 
 async def test_two_nodes_run_side_by_side() -> None:
-    message = await answered(user(FLOW), chat="party")
+    message = await answered(user("Show a flow with two parallel nodes"), chat="party")
     data = [part for part in message["parts"] if part["type"] == "data-node-status"]
     assert {part["data"]["nodeId"]: part["data"]["status"] for part in data} == dict.fromkeys(
         ("snacks", "drinks", "menu"), "complete"

@@ -8,7 +8,7 @@ from typing import Final
 
 from usechat.demo.library import library
 from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
-from usechat.demo.tour import FLOW, PACE, STEPS, Tour
+from usechat.demo.tour import PACE, STEPS, Tour
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
@@ -24,7 +24,6 @@ DESCRIPTION: Final = (
 )
 SUGGESTIONS: Final = (
     *STEPS,
-    FLOW,
     "How does a page resume after a reload?",
     "How do I store chats in a database?",
 )

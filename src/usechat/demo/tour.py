@@ -28,11 +28,10 @@ from usechat.protocol.parts import (
 from usechat.sources import FunctionSource
 from usechat.turn import Turn, TurnContext
 
-__all__ = ["FLOW", "STEPS", "Tour", "drinks", "menu", "snacks"]
+__all__ = ["STEPS", "Tour", "drinks", "menu", "snacks"]
 
 PACE: Final = 0.03
 """Seconds per word."""
-FLOW: Final = "Show a flow with two parallel nodes"
 _NOTES: Final = ("Buy milk", "Call Ada", "Water the plants")
 
 Said = AsyncIterator[str | Part]
@@ -138,22 +137,22 @@ async def _sources(_turn: Turn, pace: float) -> Said:
 
 
 async def _failure(_turn: Turn, pace: float) -> Said:
-    async for word in _words(
-        "Now my code raises an error whose text holds a password. You see a reference only.", pace
-    ):
+    text = "Now my code raises an error whose text holds a password. You see a reference only."
+    code = _how("raise RuntimeError(…)", "errors.md#errors-how-they-are-shown-to-people")
+    async for word in _words(text + code, pace):
         yield word
     raise RuntimeError("cannot log in with the password 'swordfish'")
 
 
 async def _counting(_turn: Turn, pace: float) -> Said:
-    yield "Reload the page now: the answer continues where it was. Or press Stop: it ends on the server, too.\n\n"
+    yield "Reload the page now: the answer continues where it was. Or press Stop: it ends on the server, too."
+    yield _how("ChatApp(agent)", "resume.md#resume") + "\n\n"  # a stopped answer has no end
     for number in range(1, 121):
         yield f"{number} "
         await asyncio.sleep(6 * pace)
-    yield _how("ChatApp(agent)", "resume.md#resume")
 
 
-STEPS: Final[Mapping[str, Callable[[Turn, float], Said]]] = {
+STEPS: Final[Mapping[str, Callable[[Turn, float], Said] | None]] = {
     "Show streaming with reasoning": _streaming,
     "Show two tools at once": _tools,
     "Show an approval and its effect": _approval,
@@ -161,10 +160,11 @@ STEPS: Final[Mapping[str, Callable[[Turn, float], Said]]] = {
     "Show a file and an image": _files,
     "Show progress and a chart": _data,
     "Show sources": _sources,
+    "Show a flow with two parallel nodes": None,
     "Show an error that is redacted": _failure,
     "Show a stop and a resume": _counting,
 }
-"""The steps that are plain generators, by what the user asks, in the order of the tour."""
+"""What answers each step, by what the user asks, in the order of the tour; where nothing is named, the flow does."""
 
 
 class Tour:
@@ -178,12 +178,12 @@ class Tour:
 
     def answers(self, turn: Turn) -> bool:
         """Whether a turn is a step of the tour."""
-        return turn.text in STEPS or turn.text == FLOW
+        return turn.text in STEPS
 
     async def drive(self, context: TurnContext) -> None:
         """Answer a turn of the tour."""
-        text = context.turn.text
-        source = self._flow if text == FLOW else FunctionSource(lambda turn: STEPS[text](turn, self._pace))
+        step = STEPS[context.turn.text]
+        source = FunctionSource(lambda turn: step(turn, self._pace)) if step else self._flow
         await source.drive(context)
 
 

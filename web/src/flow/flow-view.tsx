@@ -9,6 +9,8 @@ const HEIGHT = 48;
 const GAP_X = 24;
 const GAP_Y = 44;
 const MARGIN = 28;
+/** Of the panel. */
+const BORDER = 1;
 
 /** The diagram of a flow while it runs; it scrolls to the node that is running. */
 export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
@@ -35,7 +37,7 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
     </h2>
   );
   return (
-    <Panel name="Flow" width={340} title={title} close={close}>
+    <Panel name="Flow" width={Math.max(340, Math.min(width + BORDER, innerWidth / 3))} title={title} close={close}>
       <div ref={box} className="min-h-0 flex-1 overflow-auto" tabIndex={0} role="group" aria-label="Diagram">
         <svg
           width={width}
