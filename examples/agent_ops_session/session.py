@@ -177,10 +177,10 @@ class Session:
         self._broadcast({"type": "interactive_prompt_resolved", **resolved})
 
     def _abort(self) -> None:
-        """Stop the running turn and empty the queue, as early releases do."""
-        if self.queue:
-            self._status(queueCleared=True, cleared=len(self.queue))
+        """Stop the running turn. Early releases delete the queued prompts, too, without a word."""
+        if self._release == "early":
             self.queue.clear()
+        self.publish({"type": "agentStatus", "status": "idle"})
         if self._running is not None:
             self._running.cancel()
 
@@ -190,7 +190,6 @@ class Session:
         if self._release == "later":
             self._broadcast_message(prompt)
         self._channel = prompt.channel
-        self._status(runnerBusy=True)
         play = Play(self, f"turn-{next(self._numbers)}", self._channel)
         self._running = asyncio.get_running_loop().create_task(perform(play, prompt.message["content"]))
         self._running.add_done_callback(self._over)
@@ -201,23 +200,23 @@ class Session:
         if self._rewriter.turn is not None:
             self._messages.append(self._rewriter.turn.as_message())
         if turn.cancelled():
-            self.publish({"type": "agentStatus", "status": "idle", **self._channel})
-            self._status(runnerBusy=False, aborted=True)
+            self.publish({"type": "agentStatus", "status": "idle"})
+            if self._release == "early":
+                self._status(runnerBusy=False, aborted=True)
             self._next()
         else:
             self.publish({"type": "complete"})
-            if not self.queue:
-                self._status(runnerBusy=False)
             channel = self._channel
             self._next()
             self.publish({"type": "agentStatus", "status": "idle", **channel})
 
     def _next(self) -> None:
-        if self.queue:
-            prompt = self.queue.popleft()
-            self._status(promptDequeued=True, remaining=len(self.queue))
-            self._broadcast_queue()
-            self._dispatch(prompt)
+        if not self.queue:
+            self._status(runnerBusy=False)
+            return
+        self._dispatch(self.queue.popleft())
+        self._broadcast_queue()
+        self._status(promptDequeued=True, remaining=len(self.queue))
 
     def _broadcast_message(self, prompt: Prompt) -> None:
         self._messages.append(prompt.message)

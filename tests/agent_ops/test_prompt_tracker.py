@@ -22,7 +22,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.agent_ops.adapter import UNCLEAR, WITHDRAWN
+from usechat.agent_ops.adapter import REMOVED, UNCLEAR, WITHDRAWN
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 
 OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
@@ -98,6 +98,43 @@ def test_both_dialects_do_not_count_the_same_end_twice() -> None:
     assert fed(frames) == SAID
 
 
+ABORTED = status(runnerBusy=False, aborted=True)
+FREE = status(runnerBusy=False)
+
+
+def test_a_queued_prompt_that_an_abort_deleted_ends_and_gets_no_other_turn() -> None:
+    """Early releases delete the queue when anybody aborts the running turn, and do not say so."""
+    queued = [busy(), user_says(), QUEUED, IDLE, IDLE, ABORTED]
+    assert fed([*queued, FREE, OTHER, *OTHERS_TURN]) == [p.Abort(REMOVED)]
+
+
+def test_a_prompt_that_is_dispatched_behind_an_abort_may_be_another_than_ours() -> None:
+    queued = [busy(), user_says(), QUEUED, IDLE, OTHER, QUEUED, IDLE, ABORTED]
+    to = adapter()
+    assert fed([*queued, DEQUEUED], to) == []
+    assert not to.prompt.is_active
+    assert fed(OTHERS_TURN, to) == [p.Error(UNCLEAR)]
+
+
+def test_a_prompt_that_came_behind_the_abort_gets_its_turn() -> None:
+    assert fed([busy(), IDLE, IDLE, ABORTED, FREE, user_says(), *OURS]) == SAID
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param([IDLE, IDLE], id="aborted"),
+        pytest.param([{"type": "error", "messageId": "u0", "error": "No model"}], id="failed-before-any-output"),
+        pytest.param(OTHERS_TURN[1:], id="finished"),
+    ],
+)
+def test_later_releases_report_that_our_prompt_left_the_queue_behind_its_message(end: list[Frame]) -> None:
+    queued = [waiting_before("u0", "Something else"), withdrawn("u0", "Something else"), pending("u1", PROMPT), QUEUED]
+    assert fed([*queued, *end, user_says(), pending(None), DEQUEUED, *OURS]) == SAID
+    failed = [*queued, *end, user_says(), pending(None), DEQUEUED, FREE]
+    assert fed(failed) == [p.Error("Turn failed")]
+
+
 RUNNER_TURN = [{**CREATE, "turnId": "t0"}, delta("theirs", "t0"), finalize(turn_id="t0")]
 RUNNER_OURS = [CREATE, delta("ours")]
 
@@ -127,7 +164,6 @@ def test_a_prompt_is_not_active_while_the_runner_may_still_work_on_the_one_befor
     assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.RUNNING, True)
 
 
-FREE = status(runnerBusy=False)
 SLOT: Frame = {"type": "queue.state", "data": {"pending": None}}
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.agent_ops.wires import EVERY_WIRE, WIRES, Wire, WireSession
 from usechat import parts as p
-from usechat.agent_ops.adapter import UNCLEAR, WITHDRAWN
+from usechat.agent_ops.adapter import REMOVED, UNCLEAR, WITHDRAWN
 from usechat.agent_ops.turn_parts import TURN_FAILED
 
 TEXTS = ("a", "b", "no model!")
@@ -17,6 +17,7 @@ acts = st.one_of(
     st.just(("deliver",)),
     st.just(("step",)),
     st.just(("step",)),
+    st.just(("abort",)),
 )
 
 
@@ -28,6 +29,8 @@ def perform(session: WireSession, act: tuple[str, ...]) -> None:
             session.ask_elsewhere(text)
         case ("deliver",):
             session.deliver()
+        case ("abort",):
+            session.abort()
         case _:
             session.step()
 
@@ -62,6 +65,11 @@ def test_every_stream_gets_the_answer_to_its_own_prompt(wire: Wire, done: list[t
         answer = f"answer to {stream.prompt.text}"
         if stream.ending == p.Abort(WITHDRAWN):
             assert (wire.echo, stream.text) == ("dispatch", "")
+        elif stream.prompt.text in session.stopped:
+            assert answer.startswith(stream.text), done
+            assert stream.adapter.ended or not wire.init, done
+        elif session.stopped and stream.ending in (p.Abort(REMOVED), p.Error(UNCLEAR)):
+            assert stream.text == "", done  # it was queued between an abort and its confirmation
         elif not wire.init and stream.ending in (None, p.Error(UNCLEAR)):
             assert stream.text == "", done  # nothing on this wire says whose turn it is
         elif stream.prompt.fails and stream.text == "":

@@ -11,7 +11,7 @@ from examples.agent_ops_session.session import Dialect
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.agent_ops.adapter import WITHDRAWN
+from usechat.agent_ops.adapter import REMOVED, WITHDRAWN
 
 DIALECTS = ("client", "runner", "both", "bare")
 """The last one has the runner's events alone: no user messages, no statuses."""
@@ -100,6 +100,34 @@ async def test_a_prompt_that_is_withdrawn_by_its_command_ends_for_everybody_who_
             await carl.send('{"type": "queue.withdraw"}')
             assert await bob.end() == [p.Abort(WITHDRAWN)]
         await ada.stop()
+
+
+@pytest.mark.parametrize("dialect", ["client", "runner", "both"])
+async def test_a_queued_prompt_is_told_if_the_abort_of_another_turn_removes_it(dialect: Any) -> None:
+    async with serving(dialect=dialect, release="early") as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang", user="ada")
+        await until(lambda: ada.text == "Well")
+        bob = Asked(transport, "hello", user="bob")
+        await until(lambda: sessions["s1"].queue)
+        await ada.stop()
+        assert await bob.end() == [p.Abort(REMOVED)]
+        carl = Asked(transport, "good morning", user="carl")
+        assert (await carl.end())[-1] == p.Finish()
+        assert carl.text == "You said: good morning"
+
+
+@pytest.mark.parametrize("dialect", ["client", "runner", "both"])
+async def test_a_queued_prompt_is_answered_behind_an_aborted_turn_of_later_releases(dialect: Any) -> None:
+    async with serving(dialect=dialect, release="later") as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang", user="ada")
+        await until(lambda: ada.text == "Well")
+        bob = Asked(transport, "hello", user="bob")
+        await until(lambda: sessions["s1"].queue)
+        await ada.stop()
+        assert (await bob.end())[-1] == p.Finish()
+        assert bob.text == "You said: hello"
 
 
 async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:

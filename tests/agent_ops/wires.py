@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from tests.agent_ops.frames import (
     COMPLETE,
     CREATE,
+    IDLE,
     Frame,
     chunk,
     delta,
@@ -122,6 +123,8 @@ class WireSession:
         self.counter = SocketCounter(1000)
         self.streams = SessionStreams(self.counter)
         self.all: list[Stream] = []
+        self.stopped: set[str] = set()
+        """The texts of the prompts that were aborted, or deleted by an abort."""
         self._wire = wire
         self._waiting: deque[Prompt] = deque()
         self._sent: deque[Stream] = deque()
@@ -159,6 +162,21 @@ class WireSession:
         next(self._steps, None)
         self._close_streams()
         self._open_streams()
+
+    def abort(self) -> None:
+        """Let somebody abort the running turn. Early releases delete the queued prompts, too, without a word.
+
+        It is known only of upstreams with echoes and statuses what they send then.
+        """
+        is_known = self._wire.echo is not None and self._wire.freed and not self._wire.busy
+        if is_known and self._running is not None and not self._turn_is_over:
+            self._broadcast(IDLE)
+            self.stopped.add(self._running.text)
+            if self._wire.echo != "dispatch":
+                self.stopped |= {prompt.text for prompt in self._queue}
+                self._queue.clear()
+            self._turn_is_over = True
+            self._steps = self._aborted()
 
     def run_to_end(self) -> None:
         for _ in range(1000):
@@ -225,11 +243,15 @@ class WireSession:
         if self._wire.queued:
             self._broadcast(status(promptQueued=True, queuePosition=len(self._queue)))
 
-    def _dispatch(self, prompt: Prompt) -> None:
-        if self._wire.echo == "dispatch":
-            self._broadcast(prompt.echo)
+    def _dispatch(self, prompt: Prompt, *, from_queue: bool = False) -> None:
         self._running = prompt
         self._turn_is_over = False
+        if self._wire.echo == "dispatch":
+            self._broadcast(prompt.echo)
+        if from_queue and self._wire.echo == "dispatch":
+            self._broadcast({"type": "queue.state", "data": {"pending": self._pending()}})
+        if from_queue and self._wire.freed:
+            self._broadcast(status(promptDequeued=True, remaining=len(self._queue)))
         if self._wire.busy:
             self._broadcast(status(runnerBusy=True))
         self._steps = self._turn(prompt)
@@ -241,14 +263,22 @@ class WireSession:
         self._turn_is_over = True
         if self._wire.completes:
             self._broadcast(COMPLETE)
+        self._next()
+
+    def _aborted(self) -> Iterator[None]:
+        """Wait for the runner, which confirms the abort."""
+        yield
+        self._broadcast(IDLE)
+        if self._wire.echo != "dispatch":
+            self._broadcast(status(runnerBusy=False, aborted=True))
+        self._next()
+
+    def _next(self) -> None:
         self._running = None
-        following = self._queue.popleft() if self._queue else None
-        if self._wire.freed and following is not None:
-            self._broadcast(status(promptDequeued=True, remaining=len(self._queue)))
+        if self._queue:
+            self._dispatch(self._queue.popleft(), from_queue=True)
         elif self._wire.freed:
             self._broadcast(status(runnerBusy=False))
-        if following is not None:
-            self._dispatch(following)
 
     def _fail(self) -> Iterator[list[Frame]]:
         yield [] if self._wire.dialect == "client" else [finalize("error", None, error="No model")]

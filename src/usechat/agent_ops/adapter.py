@@ -331,14 +331,21 @@ class SessionAdapter:
         elif data.get("runnerDisconnected"):
             yield from self._runner_disconnected(data)
         elif data.get("runnerBusy") is False or data.get("promptDequeued"):
-            # With nothing else in it, this status says that no prompt is left in the queue, either.
-            is_empty = data.keys() == {"runnerBusy"}
-            if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued")), queue_is_empty=is_empty):
-                yield from self._end_of_ours()
-            else:
-                yield from self._unclear()
+            yield from self._runner_free(data)
         elif data.get("runnerBusy"):
             self.prompt.on_runner_busy()
+
+    def _runner_free(self, data: Mapping[str, Any]) -> Iterator[Part]:
+        if data.get("aborted"):
+            self.prompt.on_abort()
+        # With nothing else in it, this status says that no prompt is left in the queue, either.
+        is_empty = data.keys() == {"runnerBusy"}
+        if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued")), queue_is_empty=is_empty):
+            yield from self._end_of_ours()
+        elif self.prompt.is_removed:
+            yield Abort(REMOVED)
+        else:
+            yield from self._unclear()
 
     def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
         """End our turn if it is given up, which ``runnerBusy: false`` says.

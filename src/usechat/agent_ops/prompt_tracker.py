@@ -29,6 +29,10 @@ sends messages at dispatch. An upstream that has once reported a queued prompt r
 a message of ours that was not queued is ours, too, in the browser's dialect. Otherwise the prompt waits; when a turn
 that may be ours has output, or a prompt that may be ours has ended, ``is_unclear`` says that our answer is not found.
 
+When somebody aborts a turn, early releases also delete the prompts that were queued by then, without a word. So behind
+an abort a queued prompt is not dispatched by counting: if the queue is reported empty, it ``is_removed``; if another
+prompt is dispatched, that may be ours or a later one.
+
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
 - ``is_active`` is true only if the runner works for us. Otherwise an abort would stop somebody else's turn.
@@ -126,6 +130,8 @@ class PromptTracker:
         """Whether the upstream reports prompts that are queued, as far as known."""
         self.is_unclear = False
         """Whether a turn started that may be ours or somebody else's, and nothing on the socket can tell."""
+        self.is_removed = False
+        """Whether our prompt was deleted from the queue by an abort of another turn."""
         self._content = content.strip()
         self._author = author
         self._claim = claim
@@ -136,6 +142,7 @@ class PromptTracker:
         self._ahead = 0
         self._ends = _Ends()
         self._is_ambiguous = False  # a prompt was queued, and it may be ours or another
+        self._may_be_removed = False  # a turn was aborted while ours was queued
         self._runner_was_free = False  # when our message came
         self._pending_id: str | None = None  # of our message in the queue with one slot, before it is sent to everyone
         self._other_pending_id: object = None  # of the message that was there before ours
@@ -144,6 +151,7 @@ class PromptTracker:
         self._other_turns: set[str] = set()
         self._finished_turns: set[str] = set()
         self._other_is_finished = False  # the turn ahead has ended, but the runner has not reported that it is free
+        self._dequeue_follows = False  # the slot was emptied behind our message; the status that says so comes next
         self._may_be_early = False  # dispatched for such an end: until our turn starts, an abort might reach the other
 
     @classmethod
@@ -207,6 +215,8 @@ class PromptTracker:
     def on_pending(self, message_id: str | None, content: object) -> bool:
         """Note which message waits in the queue with one slot; return whether it is ours."""
         self._has_slot_state = True
+        is_dispatched = self.phase is PromptPhase.DISPATCHED and self._last_message == "ours"
+        self._dequeue_follows = is_dispatched and message_id is None
         is_open = self.phase in _WAITING and self.message_id is None and self._pending_id is None
         may_be_ours = message_id not in (None, self._other_pending_id) and self.has_content(content)
         if is_open and may_be_ours and self._claim(f"pending {message_id}"):
@@ -288,14 +298,23 @@ class PromptTracker:
         self._last_message = None
         self._ends.runner_busy = True
 
+    def on_abort(self) -> None:
+        """Note that a turn was aborted that is not ours; early releases delete the prompts in the queue, too."""
+        self._may_be_removed = self.phase is PromptPhase.QUEUED and not self._echo_at_dispatch
+
     def on_runner_free(self, *, next_started: bool, queue_is_empty: bool = False) -> bool:
         """Note a status that the runner is free; return whether it ends our prompt.
 
         ``next_started`` says that it has taken the next prompt already, ``queue_is_empty`` that no prompt waits.
         """
-        if queue_is_empty and not self._queue_is_known and self.echoes and self.message_id is None:
+        self.is_removed = queue_is_empty and self._may_be_removed
+        if queue_is_empty and self.echoes and self.message_id is None:
             self._queue_is_known, self._ahead = True, 0
-        if self._ends.count_status(next_started=next_started):
+        is_end = self._ends.count_status(next_started=next_started)
+        if next_started and self._dequeue_follows:
+            self._dequeue_follows = self._other_is_finished = False
+            return False
+        if is_end:
             return self._on_end()
         if next_started:
             self._dispatch_if_first()
@@ -316,8 +335,8 @@ class PromptTracker:
     def _dispatch_if_first(self) -> None:
         is_first = self._queue_is_known and self._ahead == 0
         if is_first and self.phase is PromptPhase.QUEUED and self.message_id is not None:
-            self.phase = PromptPhase.DISPATCHED
-            self._is_ambiguous = False
+            self._is_ambiguous = self._may_be_removed
+            self.phase = PromptPhase.QUEUED if self._may_be_removed else PromptPhase.DISPATCHED
 
     def on_turn_started(self, turn: TurnStarted) -> bool:
         """Note that a turn started; return whether it is ours."""
@@ -365,7 +384,7 @@ class PromptTracker:
             self._ahead = max(self._ahead, 1)
 
     def _is_ours(self, message: MessageObject) -> bool:
-        if not self.has_content(message.content or ""):
+        if not self.has_content(message.content or "") or message.id == self._other_pending_id:
             return False
         if channel_key(message.channel_type, message.channel_id) != self.channel:
             return False

@@ -100,6 +100,25 @@ async def test_an_answer_without_an_id_belongs_to_the_question_that_was_asked(an
         assert received == {"id": "q1", "value": answer, "approved": approved, "response": answer}
 
 
+@pytest.mark.parametrize(
+    ("script", "text", "posted"),
+    [
+        ("approve", "You must not do that!", "no: You must not do that!"),
+        ("approve", "yesterday", "no: yesterday"),
+        ("approve", "Yes, do it", "Yes, do it"),
+        ("approve", "y", "y"),
+        ("approve", "Never", "Never"),
+        ("ask", "Yellow", "Yellow"),
+    ],
+)
+async def test_a_message_approves_only_if_its_first_word_does(script: str, text: str, posted: str) -> None:
+    """The engine takes everything that begins with "y" as an approval."""
+    async with running() as here:
+        await here.run(script)
+        await here.session.resume(text)
+        assert here.server.sessions["s1"].inputs == [posted]
+
+
 async def test_a_choice_without_an_id_is_no_approval() -> None:
     async with running() as here:
         here.server.says_response = True

@@ -7,6 +7,7 @@ reports a workflow that crashed, so after some silence the server is asked wheth
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
@@ -149,6 +150,8 @@ def _event_in(text: str) -> Event | None:
 GONE: Final = "The workflow stopped before the answer was complete."
 NO_TEXT: Final = "The workflow needs text, but the message has none."
 
+_YES: Final = re.compile(r"y(es)?\b", re.IGNORECASE)
+"""How a message begins that approves. Open Harness itself would also take “You must not do that” as an approval."""
 _HISTORY_SECONDS: Final = 1.0
 """How many seconds the events of an ended session may take. They are all stored, and sent at once."""
 
@@ -270,7 +273,9 @@ class RemoteSession:
     async def _answer(self, text: str) -> None:
         if not text:
             raise PublicError(NO_TEXT)
-        await self._server.post(f"/sessions/{self._session_id}/input", {"input": text})
+        is_approval = self._question is not None and self._question.get("type") == "approval"
+        answer = f"no: {text}" if is_approval and _is_yes(text) and not _YES.match(text) else text
+        await self._server.post(f"/sessions/{self._session_id}/input", {"input": answer})
         await self._follow()
 
     async def _follow(self) -> None:
