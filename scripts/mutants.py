@@ -150,6 +150,15 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "What ends with an empty line has two line breaks: the quick way is never taken.": [
         ("sse.py", 'and data.count(b"\\n") < 2'),
     ],
+    "What ends with an empty line has at least two line breaks.": [
+        ("sse.py", 'and data.count(b"\\n") <= 2'),
+    ],
+    "A reader is not beyond what was flushed when frames come; if it has everything, both are the same object.": [
+        (
+            "log.py",
+            "if limit is not None and len(frames) > limit and not self._bulk and self.place is not self._log.flushed:",
+        ),
+    ],
     "There is nothing to attach to once a run has ended.": [
         ("transport.py", "if info is None or info.state > RunState.RUNNING:"),
     ],

@@ -268,6 +268,18 @@ def test_an_event_over_the_limit_is_refused(body: bytes, maximum: int) -> None:
         )
 
 
+@pytest.mark.parametrize(("size", "is_read"), [(19, True), (20, True), (21, False), (1000, False)])
+def test_the_limit_holds_for_an_event_that_comes_in_one_piece_after_others(size: int, is_read: bool) -> None:
+    decoder = EventDecoder(maximum_event_bytes=20)
+    assert [event.data for event in decoder.receive(b"data: 1\n\n")] == ["1"]
+    event = b"data: ".ljust(size, b"x")
+    if is_read:
+        assert [event.data for event in decoder.receive(event + b"\n\n")] == ["x" * (size - 6)]
+    else:
+        with pytest.raises(InvalidFrame, match="frame 2: an event of more than 20 bytes"):
+            decoder.receive(event + b"\n\n")
+
+
 def test_what_came_before_an_event_over_the_limit_is_not_lost() -> None:
     decoder = EventDecoder(maximum_event_bytes=10)
     assert decoder.receive(b"data: a\n\ndata: 123456789\n\ndata: b\n\n") == [Event("a")]
