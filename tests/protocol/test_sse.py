@@ -229,6 +229,11 @@ def test_the_split_makes_no_difference(split: tuple[bytes, list[bytes]], maximum
     assert outcome(pieces, maximum) == outcome([body], maximum)
 
 
+def test_a_name_belongs_to_the_event_whose_data_comes_in_the_next_piece() -> None:
+    pieces = (b"data: 1\n\n", b"event: ping\n", b"data: 2\n\n", b"data: 3\n\n")
+    assert events_of(*pieces) == [Event("1"), Event("2", "ping", 2), Event("3", None, 3)]
+
+
 # Limits
 
 
