@@ -129,6 +129,12 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             'if message["role"] == "assistant" and messages and messages[-1]["role"] <= "assistant":',
         ),
     ],
+    "No state of a call comes before `approval-requested` in the alphabet.": [
+        (
+            "model_messages.py",
+            'if before_user and state <= "approval-requested" and self.has("user-messages-supersede-approvals"):',
+        ),
+    ],
     "The keys are names in this module, of which Python keeps one string each.": [
         ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key is not "providerExecuted"}'),
     ],
@@ -150,6 +156,15 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "What ends with an empty line has two line breaks: the quick way is never taken.": [
         ("sse.py", 'and data.count(b"\\n") < 2'),
     ],
+    "What ends with an empty line has at least two line breaks.": [
+        ("sse.py", 'and data.count(b"\\n") <= 2'),
+    ],
+    "A reader is not beyond what was flushed when frames come; if it has everything, both are the same object.": [
+        (
+            "log.py",
+            "if limit is not None and len(frames) > limit and not self._bulk and self.place is not self._log.flushed:",
+        ),
+    ],
     "There is nothing to attach to once a run has ended.": [
         ("transport.py", "if info is None or info.state > RunState.RUNNING:"),
     ],
@@ -162,6 +177,15 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             f'if len(text) {sign} 2 * READABLE_DEPTH and text.count("{{") + text.count("[") > READABLE_DEPTH:',
         )
         for sign in ("!=", ">=", "is not")
+    ]
+    + [
+        (
+            "values.py",
+            'if len(text) > 2 >> READABLE_DEPTH and text.count("{") + text.count("[") > READABLE_DEPTH:',
+        )
+    ],
+    "No string comes before the empty one.": [
+        ("schema.py", 'return "the empty string" if value <= "" else f"the string {json_text(_shortened(value))}"'),
     ],
 }
 EQUIVALENT: Final = frozenset(mutant for mutants in _REASONS.values() for mutant in mutants)

@@ -312,7 +312,7 @@ class TurnContext:
         self._outlet.write = write
 
     def disconnect(self, write: Write) -> None:
-        """Drop what is sent from now on, if ``write`` still takes the parts."""
+        """Drop further parts. Does nothing if another function than ``write`` takes them by now."""
         if self._outlet.write == write:
             self._outlet.write = _over
 

@@ -229,6 +229,11 @@ def test_the_split_makes_no_difference(split: tuple[bytes, list[bytes]], maximum
     assert outcome(pieces, maximum) == outcome([body], maximum)
 
 
+def test_a_name_belongs_to_the_event_whose_data_comes_in_the_next_piece() -> None:
+    pieces = (b"data: 1\n\n", b"event: ping\n", b"data: 2\n\n", b"data: 3\n\n")
+    assert events_of(*pieces) == [Event("1"), Event("2", "ping", 2), Event("3", None, 3)]
+
+
 # Limits
 
 
@@ -266,6 +271,18 @@ def test_an_event_over_the_limit_is_refused(body: bytes, maximum: int) -> None:
             f"frame 1: an event of more than {maximum} bytes; send less in one chunk,"
             " or read with a larger maximum_event_bytes"
         )
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(19, True), (20, True), (21, False), (1000, False)])
+def test_the_limit_holds_for_an_event_that_comes_in_one_piece_after_others(size: int, is_read: bool) -> None:
+    decoder = EventDecoder(maximum_event_bytes=20)
+    assert [event.data for event in decoder.receive(b"data: 1\n\n")] == ["1"]
+    event = b"data: ".ljust(size, b"x")
+    if is_read:
+        assert [event.data for event in decoder.receive(event + b"\n\n")] == ["x" * (size - 6)]
+    else:
+        with pytest.raises(InvalidFrame, match="frame 2: an event of more than 20 bytes"):
+            decoder.receive(event + b"\n\n")
 
 
 def test_what_came_before_an_event_over_the_limit_is_not_lost() -> None:

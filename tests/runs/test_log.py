@@ -101,6 +101,18 @@ async def test_frames_that_all_readers_have_are_kept_in_compact_form() -> None:
     assert shorten(log.so_far()) == encode_frame(TextDeltaChunk("1", said * 2))
 
 
+async def test_frames_are_merged_only_once_enough_of_them_have_come() -> None:
+    log = Log()
+    log.append(encode_frame(TextDeltaChunk("1", "x" * 1500)))
+    log.flush()
+    assert log.size < 2048
+    later = b"".join(encode_frame(TextDeltaChunk("1", f"word {number:2} ")) for number in range(16))
+    log.append(later)
+    log.flush()
+    assert 2048 < log.size < 2048 + 1024
+    assert log.so_far().endswith(later)
+
+
 async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     log = Log(keep=False)
     reader = log.reader()
@@ -158,6 +170,17 @@ async def test_a_reader_is_too_slow_once_it_exceeds_the_backlog_limit() -> None:
     assert (interrupted, await reader.read()) == ([True], Wake.TOO_SLOW)
     reader.skip()
     assert reader.behind == 0
+
+
+async def test_what_the_last_read_returned_counts_until_the_next_read() -> None:
+    log = Log()
+    reader = log.reader()
+    log.append(b"abc")
+    assert (await reader.read(), reader.behind) == (b"abc", 3)
+    log.append(b"de")
+    assert reader.behind == 5
+    log.append(b"f")
+    assert (reader.behind, await reader.read(), reader.behind) == (6, b"def", 3)
 
 
 async def test_a_single_oversized_frame_does_not_make_a_reader_too_slow() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from usechat.agent_ops.app import ConcurrentRuns
 from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StreamFailed
 from usechat.protocol.chunks import Chunk, StartChunk
 from usechat.protocol.message import MessageBuilder
@@ -152,6 +153,16 @@ async def test_a_second_request_is_refused_while_the_chat_is_answered() -> None:
     await kept.shut_down(drain=0)
 
 
+async def test_a_store_that_allows_it_has_several_runs_of_one_chat_at_once() -> None:
+    kept, agent = manager(store=ConcurrentRuns()), Agent()
+    first = await start(kept, agent)
+    await agent.waits.wait()
+    second = await start(kept, agent, "r2", "u2")
+    assert kept.running == 2
+    agent.go_on.set()
+    assert [await read_all(first), await read_all(second)] == [WHOLE, WHOLE]
+
+
 async def test_the_same_message_again_attaches_instead_of_running_twice() -> None:
     kept, agent = manager(), Agent()
     first = await start(kept, agent)
@@ -163,10 +174,13 @@ async def test_the_same_message_again_attaches_instead_of_running_twice() -> Non
 
 @pytest.mark.parametrize("conflict", ["reject", "attach", "queue", "interrupt"])
 @pytest.mark.parametrize("user_id", ["u1", "u2"])
-async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(conflict: Conflict, user_id: str) -> None:
+@pytest.mark.parametrize("subject", ["someone else", "nobody", ""])
+async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(
+    conflict: Conflict, user_id: str, subject: str
+) -> None:
     kept, agent = manager(conflict), Agent()
     reading = await start(kept, agent)
-    stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, "someone else")
+    stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, subject)
     with pytest.raises(ChatNotFound, match="No such chat"):
         await kept.start(stranger, as_source(agent), TurnContext(asked(user_id=user_id)), continues=None)
     agent.go_on.set()

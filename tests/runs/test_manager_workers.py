@@ -399,6 +399,9 @@ RESTART = msgspec.structs.replace(INFO, run_id="r2", origin="r1")
         pytest.param(RunState.LOST, None, ["r1"], id="lost"),
         pytest.param(RunState.LOST, INFO, ["r1"], id="the last run of its chat"),
         pytest.param(RunState.LOST, RESTART, [], id="restarted"),
+        pytest.param(
+            RunState.LOST, msgspec.structs.replace(RESTART, run_id="r0"), [], id="restarted, ids in any order"
+        ),
         pytest.param(RunState.LOST, msgspec.structs.replace(RESTART, origin=""), ["r1"], id="another turn came"),
         pytest.param(RunState.FAILED, None, [], id="ended"),
     ],

@@ -67,6 +67,20 @@ def test_a_reader_goes_on_where_it_was_when_frames_move_to_the_file() -> None:
     assert text_of(first + rest) == "a" * 100 + "b" * 2000
 
 
+@pytest.mark.parametrize(("spare", "written"), [(0, 0), (-1, 1)])
+def test_frames_that_just_fit_into_memory_stay_there(monkeypatch: pytest.MonkeyPatch, spare: int, written: int) -> None:
+    files: list[Any] = []
+    make = tempfile.TemporaryFile
+
+    def making(**options: Any) -> Any:
+        files.append(make(**options))
+        return files[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", making)
+    filled(len(delta("a")) + spare, [delta("a")])
+    assert len(files) == written
+
+
 def test_frames_stay_in_memory_if_no_file_can_be_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from contextvars import ContextVar
 
+import pytest
+
 from usechat.runs.timers import SharedTimer, timer_for
 
 
@@ -63,6 +65,15 @@ async def test_limits_that_are_alike_share_a_timer() -> None:
     assert timer_for(120) is timer_for(60)
     assert timer_for(0.1) is not timer_for(60)
     assert timer_for(0) is timer_for(0.001)
+
+
+@pytest.mark.parametrize(
+    ("limit", "interval"), [(0, 0.001), (0.01, 0.001), (0.1, 0.005), (10, 0.5), (20, 1.0), (30, 1.0), (3600, 1.0)]
+)
+async def test_a_timer_ticks_every_twentieth_of_its_limit_and_at_least_every_second(
+    limit: float, interval: float
+) -> None:
+    assert timer_for(limit).interval == interval
 
 
 def test_each_loop_has_its_own() -> None:

@@ -99,8 +99,8 @@ class _Writer:
         for part in parts[:_MAXIMUM_PARTS]:
             yield _INDENT + _shown(_part_line(part), self._width - len(_INDENT))
         if len(parts) > _MAXIMUM_PARTS:
-            more = "more than " if is_shortened else ""
-            yield f"{_INDENT}… and {more}{_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
+            least = "at least " if is_shortened else ""
+            yield f"{_INDENT}… and {least}{_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
 
     def _labelled(self, label: str, text: str, *, as_it_is: bool = False) -> Iterator[str]:
         hanging = _INDENT + " " * _LABEL_WIDTH
@@ -137,9 +137,9 @@ def _headline(report: Report, accepting: Sequence[str], rejecting: Sequence[str]
 def _message_line(verdict: Verdict) -> str:
     if verdict.message is None:
         return "no message"
-    more = "more than " if verdict.is_shortened else ""
+    least = "at least " if verdict.is_shortened else ""
     name = _shown(json_text(verdict.message["id"]), _LONGEST_TEXT)
-    return f"message {name} of {more}{_count(len(verdict.message['parts']), 'part')}"
+    return f"message {name} of {least}{_count(len(verdict.message['parts']), 'part')}"
 
 
 def _part_line(part: dict[str, Any]) -> str:

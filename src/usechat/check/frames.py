@@ -159,7 +159,7 @@ class Body:
             raise _too_long(f"frame {count + 1}") from None
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the lines, each with its line end; only LF ends one here, the decoder knows the other line ends."""
+        """Yield the lines with their line ends. Only LF ends a line here; the decoder splits at the other line ends."""
         rest: list[bytes] = []
         size = count = 0
         has_line_feed = has_carriage_return = False

@@ -73,7 +73,7 @@ def _opened(path: str) -> IO[str]:
 
 
 def _app(options: Namespace, file: IO[str]) -> Any:
-    """Return the proxy, with the page, for pages of this machine."""
+    """Return the recording proxy together with the chat page; only pages of this machine may use it."""
     from starlette.applications import Starlette
     from starlette.responses import PlainTextResponse
     from starlette.routing import Mount, Route

@@ -107,7 +107,7 @@ def _text_of(value: Any) -> str | None:
 
 
 def _content_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the content of the message. A flow that returns a finish reason may have a ``text`` instead."""
+    """Return the content of the message; if there is only a finish reason with a ``text``, that text as content."""
     match value:
         case {"message": {"content": [*content]}}:
             return tuple(part for part in content if isinstance(part, Mapping))

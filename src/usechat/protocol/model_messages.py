@@ -704,7 +704,7 @@ class _CallPair:
 
 
 def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_CallPair]]:
-    """Return the calls that stay, all answered, by the index of their message."""
+    """Return the calls that are kept, each with a result, by the index of their message."""
     kept: dict[str, _CallPair] = {}
     for call in _find_calls(messages):
         if call.id not in kept or call.is_answered or not kept[call.id].is_answered:

@@ -414,7 +414,7 @@ class ToolCalls:
         return self._end_with(call, lambda: call.advance(chunk))
 
     def _end_with(self, call: Call, outcome: Callable[[], list[Chunk]]) -> list[Chunk]:
-        """Send an outcome; not for a call that has one which it would contradict, or whose approval was denied."""
+        """Send an outcome, unless the call has one that it would contradict. A denied call is sent as denied."""
         if call.closed:
             return []
         sent = self._imply_approval(call)

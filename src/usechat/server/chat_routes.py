@@ -301,7 +301,7 @@ def _flag(text: str | None, name: str) -> bool | None:
     if text in (None, ""):
         return None
     if text not in ("0", "1", "true", "false"):
-        raise InvalidRequest(f"{name} is 1 or 0")
+        raise InvalidRequest(f"{name} must be 1 or 0")
     return text in ("1", "true")
 
 

@@ -44,7 +44,7 @@ def files_in(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, Tr
 
 
 def respond_with(file: StaticFile, request: Request, headers: Mapping[str, str], *, is_hashed: bool) -> Response:
-    """Respond with a file, or with 304 if the browser has it. A hashed name stands for one content for ever."""
+    """Respond with a file, or with 304 if the browser has it. A file with a hash in its name is cached for a year."""
     sent = {
         **SAFE_HEADERS,
         **headers,

@@ -180,7 +180,7 @@ class SteppedClientWatch(ClientWatch):
 
 
 class DirectSender(Sender):
-    """Sends also by a plain call from wherever frames are made; its reading is woken when the task must wait.
+    """Can send by a plain call, wherever frames are made. The task of the response is woken only if it must wait.
 
     A coroutine of uvicorn's ``send`` ends with its first step, unless the client does not read fast enough. So any code
     can take that step; a task is needed only to wait. For a chunked body over the httptools protocol that step does no

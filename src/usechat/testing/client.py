@@ -414,7 +414,7 @@ class AgentClient:
         return Chat(self._transport, messages=messages, sdk=self._sdk, send_automatically_when=self._has_all_answers)
 
     def _has_all_answers(self, messages: Sequence[UIMessage]) -> bool:
-        """Tell whether to continue: only after an answer of ours, since a server that never moves on would loop."""
+        """Tell whether to post again: only after a scripted answer, or a server that repeats itself would loop."""
         is_complete = is_complete_with_tool_calls(messages) or is_complete_with_approval_responses(messages)
         return self._is_answering and is_complete
 

@@ -176,7 +176,7 @@ class ScriptedModel:
     def _next(self, body: _Json) -> ModelAnswer:
         self.requests.append(body)
         if not self._answers:
-            raise _Refused("The script of the model is over.", 500)
+            raise _Refused("The scripted model has no more answers.", 500)
         answer = self._answers.pop(0)
         if answer.error is not None and answer.status != 200:
             raise _Refused(answer.error, answer.status)

@@ -278,7 +278,7 @@ class OpenHarnessAdapter:
         yield from self._take_back(event)
 
     def _take_back(self, event: Event) -> Iterator[Part]:
-        """Take back what a failed attempt said. Where that cannot be, its blocks end and a data part marks them.
+        """Take back what a failed attempt said. Where that is not possible, its blocks end and a data part marks them.
 
         AI SDK 7 can reset a step. A step that holds the parts of other nodes, too, is not reset.
         """

@@ -132,7 +132,7 @@ class _Evaluator:
         threading.Thread(target=self._release, name="usechat-expressions", daemon=True).start()
 
     def close(self) -> None:
-        """Kill the process, which does nothing at the moment."""
+        """Kill the process and wait for its end. No expression is being evaluated in it."""
         self._process.kill()
         self._release()
 

@@ -37,7 +37,7 @@ class WatchedFile(Generic[Content]):
         self.read()
 
     def read(self) -> Content:
-        """Return the current content; raise ``UnusableFile`` if it is broken. Old content never stays in force then."""
+        """Return the current content. Raises ``UnusableFile`` if it is broken: earlier content is not used then."""
         try:
             stamp, changed = self._look()
             if stamp != self._stamp:
