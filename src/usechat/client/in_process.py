@@ -33,7 +33,7 @@ def asgi_app_of(target: Any) -> Any:
     Raises :class:`~usechat.errors.CannotAnswer` for everything else.
     """
     try:
-        return ChatApp(as_source(target), metrics=False)
+        return ChatApp(as_source(target), metrics=False, drain=0)  # nobody reads an answer after the end
     except CannotAnswer:
         match _parameters(target):
             case 3:
