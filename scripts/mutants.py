@@ -181,8 +181,31 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     + [
         (
             "values.py",
-            'if len(text) > 2 >> READABLE_DEPTH and text.count("{") + text.count("[") > READABLE_DEPTH:',
+            f'if len(text) > 2 {sign} READABLE_DEPTH and text.count("{{") + text.count("[") > READABLE_DEPTH:',
         )
+        for sign in (">>", "%")
+    ],
+    "The other keys, `title` and `toolMetadata`, come after it in the alphabet.": [
+        ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key > "providerExecuted"}'),
+    ],
+    "A call has at least one part.": [
+        (
+            "tool_parts.py",
+            "if len(self._calls[tool_call_id]) != 1 or not all(isinstance(value, str | bool) for _, value in shape):",
+        ),
+    ],
+    "Only the states of approvals come before `input-available`, and their chunks have no provider metadata.": [
+        (
+            "tool_parts.py",
+            'if created or state <= ToolState.INPUT_AVAILABLE or self._reads("call-metadata-in-every-state"):',
+        ),
+    ],
+    "The stop asks again whether the server shuts down, and whether anybody reads.": [
+        (
+            "manager.py",
+            "if self._dispatcher is None or seconds is None or self._closing and remote_run.users or"
+            " remote_run.log.ended:",
+        ),
     ],
     "No string comes before the empty one.": [
         ("schema.py", 'return "the empty string" if value <= "" else f"the string {json_text(_shortened(value))}"'),

@@ -157,6 +157,11 @@ def test_events_carry_their_name_and_number() -> None:
     ]
 
 
+@pytest.mark.parametrize("field", [b"a", b"eve", b"events", b"id", b"Event"])
+def test_no_other_field_names_an_event(field: bytes) -> None:
+    assert events_of(field + b": x\ndata: a\n\n") == [Event("a", None, 1)]
+
+
 def test_an_event_is_there_as_soon_as_its_blank_line_is() -> None:
     decoder = EventDecoder()
     assert decoder.receive(b"data: a\n") == []

@@ -37,7 +37,7 @@ async def test_a_counter_adds_up_until_it_is_reset(clock: Clock) -> None:
     counters = MemoryCounters()
     assert await counters.count("a", 3, 60) == (3, 60)
     clock.now += 20
-    assert await counters.count("a", 4, 60) == (7, 40)
+    assert await counters.count("a", 6, 60) == (9, 40)
     assert await counters.count("b", 1, 60) == (1, 60)
     clock.now += 40
     assert await counters.count("a", 5, 60) == (5, 60), "reset at the end of its minute"
@@ -62,6 +62,15 @@ async def test_the_counters_of_very_many_people_are_not_copied_for_everyone() ->
     kept = vars(counters)["_sums"]
     await counters.count("one more", 1, 60)
     assert vars(counters)["_sums"] is kept
+
+
+async def test_the_counters_of_very_many_people_are_forgotten_some_day(clock: Clock) -> None:
+    counters = MemoryCounters()
+    for number in range(20_003):
+        await counters.count(str(number), 1, 60)
+    clock.now += 61
+    await counters.count("new", 1, 60)
+    assert len(vars(counters)["_sums"]) == 1
 
 
 async def test_holders_count_until_they_are_released() -> None:

@@ -24,6 +24,7 @@ from usechat.protocol.chunks import (
     ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import UNFINISHED, MessageStream
+from usechat.protocol.tool_calls import call_of
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -331,3 +332,12 @@ def test_a_stop_shows_its_empty_step_where_no_metadata_can() -> None:
         AbortChunk(),
         FinishChunk("other"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "approved"),
+    [("output-available", True), ("output-error", True), ("output-denied", False)],
+)
+def test_the_state_of_a_call_says_what_was_answered_if_its_approval_does_not(state: str, approved: bool) -> None:
+    part = {"type": "tool-rm", "toolCallId": "c1", "state": state, "input": {}, "approval": {"id": "a1"}}
+    assert call_of(part).approved is approved
