@@ -15,32 +15,42 @@ from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops import transport as session_transport
 
 PENDING: Frame = {"type": "queue.state", "data": {"pending": {"messageId": "u1", "content": PROMPT}}}
+WITHDRAWN: Frame = {"type": "queue.withdrawn", "data": {"messageId": "u1", "content": PROMPT}}
+QUEUED = [PENDING, status(promptQueued=True)]
 
 
 class Upstream:
-    """Says nothing until it is let go, then what it is told to say."""
+    """Says nothing until it is let go, then what it is told to say; ``withdrawn`` when a prompt is to be withdrawn."""
 
-    def __init__(self, said: list[Frame], *, closes: bool) -> None:
+    def __init__(self, said: list[Frame], withdrawn: list[Frame], *, closes: bool) -> None:
         self.heard: list[str] = []
         self.go = asyncio.Event()
         self.url = ""
         self._said = said
+        self._withdrawn = withdrawn
         self._closes = closes
 
     async def handle(self, connection: ServerConnection) -> None:
         await connection.send(json.dumps(INIT))
         self.heard.append(json.loads(await connection.recv())["type"])
         await self.go.wait()
-        for frame in self._said:
-            await connection.send(json.dumps(frame))
+        await self._say(connection, self._said)
         if not self._closes:
             async for command in connection:
                 self.heard.append(json.loads(command)["type"])
+                if self.heard[-1] == "queue.withdraw":
+                    await self._say(connection, self._withdrawn)
+
+    async def _say(self, connection: ServerConnection, frames: list[Frame]) -> None:
+        for frame in frames:
+            await connection.send(json.dumps(frame))
 
 
 @asynccontextmanager
-async def upstream(said: list[Frame], *, closes: bool = False) -> AsyncIterator[Upstream]:
-    running = Upstream(said, closes=closes)
+async def upstream(
+    said: list[Frame], withdrawn: list[Frame] | None = None, *, closes: bool = False
+) -> AsyncIterator[Upstream]:
+    running = Upstream(said, withdrawn or [], closes=closes)
     async with serve(running.handle, "127.0.0.1", 0) as server:
         running.url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/{{id}}"
         yield running
@@ -53,7 +63,6 @@ async def upstream(said: list[Frame], *, closes: bool = False) -> AsyncIterator[
         pytest.param([user_says()], ["abort"], id="it-runs"),
         pytest.param([user_says(), message()], ["abort"], id="it-speaks"),
         pytest.param([status(promptQueued=True)], [], id="it-waits"),
-        pytest.param([PENDING, status(promptQueued=True)], ["queue.withdraw"], id="it-waits-and-can-be-withdrawn"),
         pytest.param([{"type": "error", "message": "Refused"}], [], id="it-is-refused"),
         pytest.param([], [], id="nobody-knows"),
     ],
@@ -69,6 +78,25 @@ async def test_what_becomes_of_it(said: list[Frame], heard: list[str], monkeypat
         running.go.set()
         await asyncio.wait([asked.task])
     assert (running.heard[1:], asked.task.cancelled(), asked.parts) == (heard, True, [])
+
+
+@pytest.mark.parametrize(
+    ("withdrawn", "heard"),
+    [
+        pytest.param([WITHDRAWN], ["queue.withdraw"], id="it-is-withdrawn"),
+        pytest.param([user_says(), message()], ["queue.withdraw", "abort"], id="it-runs-already"),
+    ],
+)
+async def test_a_queued_prompt_is_withdrawn_or_if_the_runner_was_faster_aborted(
+    withdrawn: list[Frame], heard: list[str]
+) -> None:
+    async with upstream(QUEUED, withdrawn) as running:
+        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.heard)
+        asked.task.cancel()
+        running.go.set()
+        await asyncio.wait([asked.task])
+    assert (running.heard[1:], asked.parts) == (heard, [])
 
 
 async def test_an_upstream_that_hangs_up_meanwhile() -> None:

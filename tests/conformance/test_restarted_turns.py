@@ -13,7 +13,7 @@ from usechat.runs.redis.turns import RedisTurns
 from usechat.server import AgentWorker, ChatApp, restartable
 from usechat.turn import Turn
 
-LEASE = 3.0
+LEASE = 6.0
 GATES = Gates()
 
 

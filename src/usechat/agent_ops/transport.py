@@ -312,23 +312,20 @@ class TurnExchange:
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
         adapter = self.adapter
-        if adapter.prompt.phase is PromptPhase.SENT:
-            await self._find_phase(socket)
-        if adapter.ended:
-            return
-        if adapter.prompt.is_active:
-            await socket.send_last(abort_command(self._channel))
-        elif adapter.withdrawable:
+        await self._read_while(socket, lambda: adapter.prompt.phase is PromptPhase.SENT)
+        if adapter.withdrawable and not adapter.prompt.is_active and not adapter.ended:
             await socket.send_last({"type": "queue.withdraw"})
+            await self._read_while(socket, lambda: not adapter.prompt.is_active)  # the runner may have been faster
+        if adapter.prompt.is_active and not adapter.ended:
+            await socket.send_last(abort_command(self._channel))
 
-    async def _find_phase(self, socket: SessionSocket) -> None:
+    async def _read_while(self, socket: SessionSocket, is_unknown: Callable[[], bool]) -> None:
         """Read on for a moment until the upstream says what became of the prompt; drop the parts."""
-        adapter = self.adapter
         with suppress(TimeoutError, SessionClosed):
             async with asyncio.timeout(_WITHDRAW_SECONDS):
-                while adapter.prompt.phase is PromptPhase.SENT and not adapter.ended:
+                while is_unknown() and not self.adapter.ended:
                     with suppress(UnknownEvent):
-                        list(adapter.feed(await socket.receive()))
+                        list(self.adapter.feed(await socket.receive()))
 
 
 class _FrameDeadline:

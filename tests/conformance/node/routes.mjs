@@ -46,7 +46,7 @@ function modelOf(version) {
     supportedUrls: {},
     async doStream({ prompt, abortSignal }) {
       const text = JSON.stringify(prompt.at(-1).content);
-      if (text.includes('"fail"')) throw new Error("the secret is 42");
+      if (text.includes('"fail"')) throw new Error("the secret is swordfish");
       const parts = [...script(prompt)];
       const called = parts.some((part) => part.type === "tool-call");
       const usage = version === "v2" ? USAGE.v2 : USAGE.v3;
