@@ -75,7 +75,8 @@ def test_a_good_history_is_unchanged(messages: Json) -> None:
 
 def test_a_result_of_a_provider_that_came_early_is_put_behind_its_call() -> None:
     theirs = call(providerExecuted=True)
-    assert repair_messages([USER, assistant(result(), TEXT, theirs)]) == [USER, assistant(TEXT, theirs, result())]
+    messages: list[Json] = [USER, assistant(result(), TEXT, theirs)]
+    assert repair_messages(messages) == [USER, assistant(TEXT, theirs, result())]
 
 
 @pytest.mark.parametrize(
