@@ -34,6 +34,21 @@ async def test_a_socket_of_this_machine_is_named_by_its_path(tmp_path: Path) -> 
         await client.close()
 
 
+async def test_a_connection_that_broke_between_two_commands_is_counted_when_it_is_opened_again(
+    own_server: RedisServer,
+) -> None:
+    client, other = RedisClient(own_server.url), RedisClient(own_server.url)
+    assert client.connects == 0
+    await client.execute("PING")
+    await client.execute("PING")
+    assert client.connects == 1
+    await other.execute("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await client.execute("PING")
+    assert client.connects == 2
+    await client.close()
+    await other.close()
+
+
 async def test_a_server_has_a_password_and_databases() -> None:
     with redis_server(next(iter(SERVERS)), password="p@ss/word") as server:
         third, first = (RedisClient(f"redis://:p%40ss%2Fword@127.0.0.1:{server.port}/{db}") for db in (3, 0))

@@ -30,7 +30,7 @@ try:
     from redis import exceptions
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.asyncio.cluster import ClusterNode
-    from redis.asyncio.connection import SSLConnection, parse_url
+    from redis.asyncio.connection import Connection, SSLConnection, parse_url
     from redis.asyncio.retry import Retry
     from redis.asyncio.sentinel import Sentinel
     from redis.backoff import NoBackoff
@@ -87,11 +87,14 @@ class RedisClient:
             "socket_timeout": node_seconds,
             "protocol": 2,
         }
+        self.connects = 0
+        """How often a connection was opened. A command may succeed after a break, on a new connection to a server that
+        lost its data. A cluster's client has no such hook, and is not counted."""
         try:
             if not kind:
-                self._client = _single(url, limits)
+                self._client = _single(url, {**limits, "redis_connect_func": self._greet})
             elif kind == "sentinel" and scheme in ("redis", "rediss"):
-                self._sentinel, self._client = _watched(url, limits)
+                self._sentinel, self._client = _watched(url, limits, self._greet)
             elif kind == "cluster" and scheme in ("redis", "rediss"):
                 self._client = _cluster(url, limits)
             else:
@@ -103,9 +106,6 @@ class RedisClient:
             ) from None
         self.is_cluster = kind == "cluster"
         """Whether a command may only have keys of one hash slot."""
-        self.breaks = 0
-        """How often a connection broke. A command may succeed all the same, on a new connection to a server that lost
-        its data. A cluster's client repeats commands by itself, and is not counted."""
 
     async def execute(self, *command: Any, within: float | None = None) -> Any:
         """Send a command and return the reply. Raises a ``RedisError`` or an ``OSError``."""
@@ -151,7 +151,7 @@ class RedisClient:
 
     async def _attempt(self, send: Callable[[], Coroutine[Any, Any, Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
-        attempts = Attempts(send, self._count_break)
+        attempts = Attempts(send)
         # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and continue waiting.
         task = asyncio.get_running_loop().create_task(attempts.run(self._free))
         try:
@@ -164,8 +164,9 @@ class RedisClient:
         self._abandon(task)
         raise attempts.broken or exceptions.TimeoutError(f"no reply within {seconds:g} s")
 
-    def _count_break(self) -> None:
-        self.breaks += 1
+    async def _greet(self, connection: "Connection") -> None:
+        self.connects += 1
+        await connection.on_connect()
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         task.cancel()
@@ -179,11 +180,10 @@ class RedisClient:
 
 
 class Attempts(Generic[Reply]):
-    """Sends a command, and again if the connection breaks; ``on_break`` is called each time."""
+    """Sends a command, and again if the connection breaks."""
 
-    def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]], on_break: Callable[[], None]) -> None:
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
         self._send = send
-        self._on_break = on_break
         self.broken: Exception | None = None
         """What broke the last connection: a ``RedisError`` or an ``OSError``."""
 
@@ -214,7 +214,6 @@ class Attempts(Generic[Reply]):
             # No node of a cluster can be reached (RedisClusterException), or redis-py uses a connection that it has
             # closed meanwhile (AttributeError).
             self.broken = exceptions.ConnectionError(f"{type(error).__name__}: {error}")
-        self._on_break()
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":
@@ -223,7 +222,9 @@ def _single(url: str, limits: dict[str, Any]) -> "Redis":
     return Redis.from_pool(pool)
 
 
-def _watched(url: str, limits: dict[str, Any]) -> "tuple[Sentinel, Redis]":
+def _watched(
+    url: str, limits: dict[str, Any], greet: "Callable[[Connection], Coroutine[Any, Any, None]]"
+) -> "tuple[Sentinel, Redis]":
     """Return the Sentinels, and a client of the primary that they name."""
     arguments = _plain_arguments(url)
     service, _, database = urlsplit(url).path.strip("/").partition("/")
@@ -238,7 +239,7 @@ def _watched(url: str, limits: dict[str, Any]) -> "tuple[Sentinel, Redis]":
     sentinel = Sentinel(
         _nodes(url, "sentinel"), sentinel_kwargs={**timeouts, **credentials, **secure, "retry": _no_retry()}
     )
-    client = sentinel.master_for(service, **limits, **arguments, retry=_no_retry())
+    client = sentinel.master_for(service, **limits, **arguments, redis_connect_func=greet, retry=_no_retry())
     client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
     return sentinel, client
 

@@ -161,7 +161,7 @@ class Listener:
             # Owners could not reach Redis either: they may renew their leases first.
             followed.check_at = now + self._lease / 4
 
-    def _handle_break(self) -> None:
+    def _handle_new_connection(self) -> None:
         """Check soon whether the logs are still there: a server that restarts quickly may have lost its data."""
         for followed in self._all():
             followed.check_at = min(followed.check_at, _now() + self._lease / 4)
@@ -210,10 +210,10 @@ class Listener:
         names = (self.inbox, *positions)
         after = (self._last_request, *map(_after, positions.values()))
         command = ("XREAD", "BLOCK", int(block * 1000) or 1, "STREAMS", *names, *after)
-        breaks = self._blocked.breaks
+        connects = self._blocked.connects
         found = await self._blocked.execute(*command, within=block + self._patience)
-        if self._blocked.breaks != breaks:
-            self._handle_break()
+        if self._blocked.connects != connects:
+            self._handle_new_connection()
         for name, entries in found or ():
             log = name.decode()
             if log == self.inbox:
