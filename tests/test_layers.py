@@ -41,6 +41,7 @@ PROTOCOL = [
 
 LAYERS = [
     "errors",
+    "certificates",
     *(f"protocol.{name}" for name in PROTOCOL),
     "protocol",
     "parts",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import httpx2
 
+from tests import plain_http
 from tests.plain_asgi import PLAIN_ASGI
 
 PATIENCE: Final = 60.0
@@ -57,7 +58,7 @@ class ServeProcess:
             return False
         self.url = found[1]
         try:
-            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            return plain_http.get(f"{self.url}/healthz", timeout=5).status_code == 200
         except httpx2.TransportError:
             return False
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from usechat.adapters import conversation
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.certificates import verification
 from usechat.errors import InvalidAddress, PublicError, StreamFailed, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.parts import Abort, BlockEnd, Data, Error, File, Part, Text, ToolCall
@@ -219,7 +220,9 @@ class A2aEndpoint(_A2aTasks):
         httpx, clients = _a2a("httpx"), _a2a("a2a.client")
         headers = {name: value for name, value in turn.headers.items() if name.lower() in self._pass_on}
         timeouts = httpx.Timeout(None, connect=_CONNECT_TIMEOUT)  # the run limits how long an answer may take
-        async with httpx.AsyncClient(headers=headers | self._headers, timeout=timeouts, verify=self._verify) as http:
+        async with httpx.AsyncClient(
+            headers=headers | self._headers, timeout=timeouts, verify=verification(self._verify)
+        ) as http:
             try:
                 if self._card is None:
                     resolver = clients.A2ACardResolver(http, self._url)

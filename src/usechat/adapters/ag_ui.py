@@ -35,6 +35,7 @@ import msgspec
 
 from usechat.adapters import conversation
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of, without_results
+from usechat.certificates import verification
 from usechat.errors import InvalidAddress, InvalidJSON, PublicError, RequestRefused, StreamFailed, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.model_messages import FilePart, ModelMessage
@@ -168,7 +169,7 @@ class AgUiEndpoint(_AgUiRuns):
         timeouts = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT)  # the run limits how long an answer may take
         try:
             async with (
-                httpx2.AsyncClient(timeout=timeouts, verify=self._verify) as client,
+                httpx2.AsyncClient(timeout=timeouts, verify=verification(self._verify)) as client,
                 client.stream("POST", self._url, json=self._input(turn), headers=headers) as response,
             ):
                 if response.status_code != 200:

@@ -34,6 +34,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, Router
 
+from usechat.certificates import verification
 from usechat.check.response import Capture
 from usechat.client.views import with_stable_ids
 from usechat.errors import InvalidAddress, InvalidMessages, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
@@ -340,7 +341,9 @@ class RecordingProxy:
         self._url = urlsplit(url)
         self._recorder = recorder
         self._headers = dict(headers)
-        self._client = httpx2.AsyncClient(timeout=None, verify=verify, follow_redirects=True, transport=http)
+        self._client = httpx2.AsyncClient(
+            timeout=None, verify=verification(verify), follow_redirects=True, transport=http
+        )
         self._app = Router(routes=[Route(f"{path}{{rest:path}}", self._pass_on, methods=["GET", "POST"])])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

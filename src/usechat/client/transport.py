@@ -12,7 +12,6 @@ exceeds them is not sent.
 
 import asyncio
 import contextlib
-import functools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -22,6 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx2
 import msgspec
 
+from usechat.certificates import verification
 from usechat.check.other_formats import nothing_read
 from usechat.client.relay import Relay
 from usechat.errors import (
@@ -239,15 +239,9 @@ class HttpChatTransport(Relay):
     def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = httpx2.AsyncClient(
-                timeout=self._timeout, verify=self._verification(), follow_redirects=True, transport=self._http
+                timeout=self._timeout, verify=verification(self._verify), follow_redirects=True, transport=self._http
             )
         return self._client
-
-    def _verification(self) -> ssl.SSLContext | bool:
-        """Return how certificates are checked. To read them takes long: it is done once, and only where it matters."""
-        if self._verify is True:
-            return _certificates() if self.url.lower().startswith("https:") else False
-        return self._verify
 
     def _request_headers(self) -> dict[str, str]:
         headers = self._headers() if callable(self._headers) else self._headers
@@ -369,11 +363,6 @@ async def check_files(request: ChatRequest, server: DescribedServer) -> None:
     if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
         most = limits.maximum_bytes * 3 // 4
         raise FileTooLarge(f"the files are too large: {url} takes {most} bytes in all", url=url)
-
-
-@functools.cache
-def _certificates() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
 
 
 def append_path(url: str, *names: str) -> str:

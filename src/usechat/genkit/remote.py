@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
+from usechat.certificates import verification
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
 from usechat.genkit.approvals import MapApproval, respond_by_schema
 from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
@@ -91,7 +90,7 @@ class RemoteFlow:
         """
         address = self._list_address
         try:
-            async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=_verification(address)) as client:
+            async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=verification()) as client:
                 response = await client.get(address)
             return msgspec.json.decode(response.raise_for_status().content, type=dict[str, Any])
         except (httpx2.HTTPError, msgspec.DecodeError) as error:
@@ -124,7 +123,7 @@ class RemoteFlow:
         # Go, Express and Flask compare the value of `accept` as a whole.
         headers |= self._headers | {"accept": "text/event-stream"}
         request = _StreamRequest(self._url, body, headers, self._idle_timeout, self._show_public)
-        async with httpx2.AsyncClient(timeout=_TIMEOUTS, verify=_verification(self._url)) as client:
+        async with httpx2.AsyncClient(timeout=_TIMEOUTS, verify=verification()) as client:
             for pause in (0.0, *_PAUSES):
                 await asyncio.sleep(pause)
                 try:
@@ -249,13 +248,3 @@ async def _beginning(response: httpx2.Response) -> bytes:
         if len(body) > _MAXIMUM_ERROR_BYTES:
             break
     return body
-
-
-def _verification(url: str) -> ssl.SSLContext | bool:
-    """Return how certificates are verified. Loading them is slow, so it is done once, and only for HTTPS."""
-    return _certificates() if url.startswith("https:") else False
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import httpx2
 
+from usechat.certificates import verification
 from usechat.errors import InvalidFrame, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import backoff, require_scheme, without_secrets
@@ -49,7 +50,10 @@ class SessionServer:
         self._url = url
         self.connect_seconds = connect_seconds
         self._client = httpx2.AsyncClient(
-            headers=dict(headers), timeout=_TIMEOUT, limits=httpx2.Limits(max_keepalive_connections=0)
+            headers=dict(headers),
+            timeout=_TIMEOUT,
+            limits=httpx2.Limits(max_keepalive_connections=0),
+            verify=verification(),
         )
 
     async def create(self, text: str) -> str:
