@@ -14,7 +14,6 @@ import httpx2
 import pytest
 import yaml
 
-from tests import plain_http
 from tests.redis_server import SERVERS, free_port, redis_server
 from tests.server.metrics_page import parse_samples
 from tests.server.process import PATIENCE, eventually, question
@@ -84,7 +83,7 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes
 
 def _status(url: str) -> int:
     try:
-        return plain_http.get(url, timeout=5).status_code
+        return httpx2.get(url, timeout=5).status_code
     except httpx2.TransportError:
         return 0
 
@@ -165,7 +164,7 @@ def test_the_page_of_a_web_process_has_what_the_alert_about_waiting_messages_rea
     assert (groups[1]["name"], rule["expr"]) == ("usechat-agents", "max(adapter_turns_oldest_seconds) > 30")
     deployed = Deployment(stack, tmp_path, stack.enter_context(redis_server(next(iter(SERVERS)))).url)
     _, url = deployed.web(COMMANDS[0])
-    samples = parse_samples(plain_http.get(f"{url}/metrics", timeout=PATIENCE).text)
+    samples = parse_samples(httpx2.get(f"{url}/metrics", timeout=PATIENCE).text)
     assert samples["adapter_turns_oldest_seconds"] == 0
 
 

@@ -21,7 +21,6 @@ import pytest
 from joserfc.jwk import KeySet, RSAKey
 
 from scripts.generate_docs import ROOT, pages
-from tests import plain_http
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.client.test_recording import LINES
 from tests.postgres_server import postgres_server
@@ -166,7 +165,7 @@ class Reader:
         eventually(lambda: process.poll() is not None or _status(f"{address}/healthz") in (200, 404), command)
         assert process.poll() is None, log.read_text()
         if not ASKS_ANOTHER.search(command):
-            answer = plain_http.post(f"{address}/api/chat", json=question("hi"), timeout=PATIENCE)
+            answer = httpx2.post(f"{address}/api/chat", json=question("hi"), timeout=PATIENCE)
             assert (answer.status_code, "finish" in answer.text) == (200, True), log.read_text()
         self._servers.append(address)
 
@@ -247,7 +246,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _status(url: str) -> int:
     try:
-        return plain_http.get(url, timeout=5).status_code
+        return httpx2.get(url, timeout=5).status_code
     except httpx2.TransportError:
         return 0
 

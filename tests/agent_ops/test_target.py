@@ -8,7 +8,6 @@ import httpx2
 import pytest
 
 from examples.agent_ops_session.server import serving as serving_sessions
-from tests import plain_http
 from tests.agent_ops.directories import directory_at, fill, sqlite
 from tests.agent_ops.gateways import upstream
 from tests.agent_ops.upstream_api import upstream_api
@@ -124,10 +123,8 @@ def test_it_says_how_to_try_it_and_serves_several_workers_without_redis(tmp_path
         assert f"usechat serves {ADDRESS} at {served.url}\n" in served.written
         assert "\n  POST /api/sessions/{session_id}/chat\n" in served.written
         assert f"curl -N {served.url}/api/sessions/SESSION/chat -H 'authorization: Bearer …'" in served.written
-        assert (
-            plain_http.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 401
-        )
-        assert plain_http.get(f"{served.url}/readyz", timeout=PATIENCE).status_code == 200
+        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 401
+        assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).status_code == 200
 
 
 async def test_the_upstreams_token_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
@@ -156,14 +153,14 @@ def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own
         shared = ["--workers", "2", "--redis", redis.url]
         with serve_process(tmp_path, "--as", "agent-ops", sessions.url, *options, *shared) as served:
             chat = f"{served.url}/api/sessions/interactive/chat"
-            with httpx2.Client(headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE, verify=False) as client:
+            with httpx2.Client(headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE) as client:
                 with client.stream("POST", chat, json=question("slow")) as first:
                     assert first.status_code == 200
                     session = sessions["interactive"]
                     eventually(lambda: session.busy, "the turn runs")
                     for _ in range(4):  # each asks whichever worker takes it
                         with (
-                            httpx2.Client(headers=client.headers, timeout=PATIENCE, verify=False) as other,
+                            httpx2.Client(headers=client.headers, timeout=PATIENCE) as other,
                             other.stream("GET", f"{chat}/c1/stream") as seen,
                         ):
                             assert seen.status_code == 200
@@ -184,6 +181,4 @@ def test_it_says_that_it_is_switched_off(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", "false")
     with serve_process(tmp_path, "--as", "agent-ops", ADDRESS) as served:
         assert "ENABLE_AI_SDK_ADAPTER is set, but not to true: pages get 404.\n" in served.written
-        assert (
-            plain_http.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 404
-        )
+        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 404

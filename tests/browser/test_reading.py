@@ -70,6 +70,23 @@ def test_a_wide_table_scrolls_and_breaks_no_word(open_page: OpenPage) -> None:
     assert copied.splitlines()[0].split("\t") == [f"Considerable-{number}" for number in range(9)]
 
 
+def test_the_labels_of_a_chart_can_be_read_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    ask(page, "drawn please")
+    wait_until_idle(page)
+    chart = page.get_by_role("img", name="sales: 2025 3, 5, 2")
+    expect(chart.locator("text")).to_have_text(["0", "2.5", "5", "a", "b", "c"])
+    heights = chart.locator("text").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
+    assert min(heights) >= 12
+    right = "element => Math.round(element.getBoundingClientRect().right)"
+    assert chart.locator("line").first.evaluate(right) == chart.evaluate(right)
+    page.set_viewport_size({"width": 1024, "height": 780})
+    page.wait_for_function("() => document.querySelector('figure svg').getBoundingClientRect().width > 500")
+    assert chart.locator("line").first.evaluate(right) == chart.evaluate(right)
+    assert chart.locator("text").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)") == heights
+
+
 def test_formulas_are_drawn_and_code_keeps_its_backslashes(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "formulas please")

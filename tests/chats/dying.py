@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import uvicorn
 
-from tests import plain_http
 from tests.server.sockets import Body
 from usechat import parts
 from usechat.chats import Claim, SqlChats
@@ -158,7 +157,7 @@ def answer_once() -> None:
 
         def ask() -> None:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat"
-            plain_http.post(url, json={"id": "c1", "messages": [question]}, timeout=60)
+            httpx2.post(url, json={"id": "c1", "messages": [question]}, timeout=60)
             server.should_exit = True
 
         asking = threading.Thread(target=ask)

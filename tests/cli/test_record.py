@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.client.test_recording import LINES
 from tests.server.process import PATIENCE, eventually, question
@@ -39,12 +39,12 @@ def test_what_goes_through_the_proxy_is_recorded_and_can_be_checked(
     endpoint = Endpoint()
     with served(endpoint) as url, record(tmp_path, url, "-o", str(tour), "--header", "x-key: secret") as base:
         address = f"{base}/api/chat"
-        answer = plain_http.post(address, json=question(), headers={"cookie": "secret"}, timeout=PATIENCE)
+        answer = httpx2.post(address, json=question(), headers={"cookie": "secret"}, timeout=PATIENCE)
         assert answer.content == HELLO_BYTES
-        assert plain_http.get(base, timeout=PATIENCE).text.startswith("<!doctype html>")
-        assert plain_http.get(f"{base}/healthz", timeout=PATIENCE).text == "ok"
+        assert httpx2.get(base, timeout=PATIENCE).text.startswith("<!doctype html>")
+        assert httpx2.get(f"{base}/healthz", timeout=PATIENCE).text == "ok"
         evil = {"origin": "https://evil.example"}
-        assert plain_http.post(address, json=question(), headers=evil, timeout=PATIENCE).status_code == 403
+        assert httpx2.post(address, json=question(), headers=evil, timeout=PATIENCE).status_code == 403
     assert endpoint.headers[0]["x-key"] == "secret"
     assert "secret" not in tour.read_text()
     [exchange] = StreamRecording.read(tour).exchanges

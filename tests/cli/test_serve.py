@@ -12,7 +12,6 @@ import httpx2
 import msgspec
 import pytest
 
-from tests import plain_http
 from tests.plain_asgi import PLAIN_ASGI
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
@@ -194,7 +193,7 @@ async def test_whatever_can_answer_is_served(name: str) -> None:
 @pytest.mark.parametrize("name", ["words", "partial_words", "foreign"])
 def test_what_is_accepted_at_the_start_answers_at_the_request(tmp_path: Path, name: str) -> None:
     with serve_process(tmp_path, f"served_agents:{name}") as served:
-        answer = plain_http.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE)
+        answer = httpx2.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE)
         assert text_of(answer.content) == "You said: Hi"
 
 
@@ -322,13 +321,13 @@ def test_an_approval_outlives_the_server_that_asked(tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("another secret of more than thirty-two characters")
     asked = question()
     with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", "secret.txt") as served:
-        message = message_of(plain_http.post(f"{served.url}/api/chat", json=asked, timeout=PATIENCE).content)
+        message = message_of(httpx2.post(f"{served.url}/api/chat", json=asked, timeout=PATIENCE).content)
     [part] = [part for part in message["parts"] if part["type"] == "tool-remove"]
     part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
     answered = {**asked, "messages": [*asked["messages"], message], "messageId": message["id"]}
     for file, status in (("secret.txt", 200), ("other.txt", 422)):
         with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", file) as served:
-            assert plain_http.post(f"{served.url}/api/chat", json=answered, timeout=PATIENCE).status_code == status
+            assert httpx2.post(f"{served.url}/api/chat", json=answered, timeout=PATIENCE).status_code == status
 
 
 def test_an_agent_that_cannot_be_stopped_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -355,9 +354,9 @@ def test_workers_share_runs_and_end_together(tmp_path: Path) -> None:
             pieces = answer.iter_bytes()
             while b"word" not in next(pieces):
                 pass
-            states = {plain_http.get(f"{chat}/c1", timeout=PATIENCE).json()["state"] for _ in range(8)}
+            states = {httpx2.get(f"{chat}/c1", timeout=PATIENCE).json()["state"] for _ in range(8)}
             assert states == {"running"}, "every worker knows of the run"
-            assert plain_http.post(f"{chat}/c1/stop", timeout=PATIENCE).status_code == 204
+            assert httpx2.post(f"{chat}/c1/stop", timeout=PATIENCE).status_code == 204
             assert b'"type":"abort"' in b"".join(pieces)
         with httpx2.stream("POST", chat, json=question(chat_id="c2"), timeout=PATIENCE) as answer:
             pieces = answer.iter_bytes()
@@ -377,7 +376,7 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
 
     def said(url: str, word: str) -> bool:
         try:
-            return word in plain_http.post(f"{url}/api/chat", json=question(), timeout=PATIENCE).text
+            return word in httpx2.post(f"{url}/api/chat", json=question(), timeout=PATIENCE).text
         except httpx2.TransportError:
             return False
 

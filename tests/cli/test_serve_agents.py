@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.chats.talking import user
 from tests.server.process import PATIENCE, serve_process
 from tests.server.sockets import Body
@@ -39,14 +39,14 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 def test_both_agents_are_offered_and_answer(tmp_path: Path) -> None:
     with serve_process(tmp_path, "many.py:writer", "many.py:coder", "others.py:coder") as served:
-        listed = plain_http.get(f"{served.url}/api/agents", timeout=PATIENCE).json()["agents"]
+        listed = httpx2.get(f"{served.url}/api/agents", timeout=PATIENCE).json()["agents"]
         assert [(agent["name"], agent["description"]) for agent in listed] == [
             ("writer", "Writes."),
             ("many.py:coder", ""),
             ("others.py:coder", ""),
         ]
         body = {"id": "c1", "messages": [user("u1", "Hi")], "agent": "others.py:coder"}
-        response = plain_http.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+        response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
         assert Body(response.content, complete=True).text == "coder: Hi"
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests import plain_http
 from tests.chats.talking import answer, user
 from tests.postgres_server import postgres_server
 from tests.server.process import PATIENCE, ServeProcess, eventually, serve_process
@@ -36,12 +35,12 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 def say(served: ServeProcess, *messages: Any) -> str:
     body = {"id": "c1", "messages": list(messages)}
-    response = plain_http.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+    response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
     return Body(response.content, complete=True).text
 
 
 def get(served: ServeProcess, path: str) -> Any:
-    return plain_http.get(f"{served.url}{path}", timeout=PATIENCE).json()
+    return httpx2.get(f"{served.url}{path}", timeout=PATIENCE).json()
 
 
 def test_stored_chats_are_there_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -87,16 +86,14 @@ def test_an_open_approval_is_taken_after_a_reload(tmp_path: Path, options: list[
             "messages": [question, {**waiting, "parts": [*earlier, answered]}],
             "messageId": waiting["id"],
         }
-        response = plain_http.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+        response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
         assert Body(response.content, complete=True).text == "the new version: deleted"
 
 
 def version(served: ServeProcess) -> str:
     """Ask in a chat of its own what the agent is; nothing while it is being replaced."""
     try:
-        response = plain_http.post(
-            f"{served.url}/api/chat", json={"messages": [user("u1", "version")]}, timeout=PATIENCE
-        )
+        response = httpx2.post(f"{served.url}/api/chat", json={"messages": [user("u1", "version")]}, timeout=PATIENCE)
     except httpx2.TransportError:
         return ""
     return Body(response.content, complete=True).text
@@ -170,4 +167,4 @@ def test_a_postgresql_is_served_once_its_tables_were_made_by_the_command(
         assert (program, main(arguments)) == ("usechat", 0)
         with serve_process(tmp_path, "counting.py:agent", "--chats", url) as served:
             assert say(served, user("u1", "One")) == "1: One"
-            assert plain_http.get(f"{served.url}/readyz", timeout=PATIENCE).text == "ok"
+            assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).text == "ok"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.server.process import PATIENCE, question, serve_process
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
@@ -97,7 +97,7 @@ def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest
 
 def test_a_kind_of_another_package_is_served_with_its_options(parrots: Path) -> None:
     with serve_process(parrots, "--as", "parrot", "somewhere", "--volume", "2", "--greeting", "Krah!") as served:
-        answer = plain_http.post(f"{served.url}/api/chat", json=question("hello"), timeout=PATIENCE)
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("hello"), timeout=PATIENCE)
         assert '"delta":"Krah! hello hello"' in answer.text
 
 

@@ -14,7 +14,6 @@ import httpx2
 import pytest
 
 from scripts.generate_docs import ROOT
-from tests import plain_http
 from tests.redis_server import SERVERS, free_port, redis_server
 from tests.server.metrics_page import parse_samples
 from tests.server.process import PATIENCE, eventually, question, serve_process
@@ -130,12 +129,12 @@ def test_the_example_answers_in_a_process_of_its_own(tmp_path: Path) -> None:
         serve_process(tmp_path, target, "--redis", redis.url, "--agents", "external") as served,
     ):
         assert "usechat worker examples/worker_agent.py:agent --redis URL" in served.written
-        answer = plain_http.post(f"{served.url}/api/chat", json=question("deploys"), timeout=PATIENCE)
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("deploys"), timeout=PATIENCE)
         assert text_of(answer.content) == f"Process {worker.pid} thinks about 'deploys'. 1 2 3 4 5 6 7 8 9 10 Done."
         counted = 'adapter_request_count_total{outcome="finished",status="200"}'
         page = f"http://127.0.0.1:{port}/metrics"
-        eventually(lambda: parse_samples(plain_http.get(page).text)[counted] == 1, "the worker has counted the answer")
-        assert "adapter_turns_waiting 0.0" in plain_http.get(f"{served.url}/metrics").text
+        eventually(lambda: parse_samples(httpx2.get(page).text)[counted] == 1, "the worker has counted the answer")
+        assert "adapter_turns_waiting 0.0" in httpx2.get(f"{served.url}/metrics").text
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE) == 0
     assert "up to 50 at once" in log.read_text()

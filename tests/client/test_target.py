@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route, Router
 
-from tests import plain_http
 from tests.certificate import write_certificate
 from tests.check.server import OK
 from tests.check.server import serving as serving_raw
@@ -61,7 +60,7 @@ def test_an_endpoint_gets_stop_and_the_page_in_front_of_it(tmp_path: Path) -> No
     ):
         with AgentClient(f"{running.url}/api/chat") as client:
             client.run(client.check_stop("hi", 10))
-        assert plain_http.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
+        assert httpx2.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
     with served(Endpoint()) as url:
         answer = asked(Plan(target=url, kind="ai-sdk"))
         answer.assert_legal("any")
@@ -162,14 +161,14 @@ def test_headers_that_are_none_are_named(header: str) -> None:
 
 def test_a_recording_is_played_byte_for_byte(tour: Path, tmp_path: Path) -> None:
     with serve_process(tmp_path, str(tour), "--speed", "max", "--path", "/api/ai") as running:
-        first = plain_http.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
+        first = httpx2.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
         assert first.content == b"".join(map(frame, HELLO))
-        second = plain_http.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
+        second = httpx2.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
         assert (second.status_code, second.text) == (410, "All answers of the recording (1) were played.")
-        other = plain_http.post(f"{running.url}/api/ai", json=question(chat_id="c2"), timeout=PATIENCE)
+        other = httpx2.post(f"{running.url}/api/ai", json=question(chat_id="c2"), timeout=PATIENCE)
         assert other.content == first.content
-        assert plain_http.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
-        foreign = plain_http.post(f"{running.url}/api/ai", json=question(), headers={"origin": "https://evil.example"})
+        assert httpx2.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
+        foreign = httpx2.post(f"{running.url}/api/ai", json=question(), headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403
     assert "  POST /api/ai\n" in running.written
 

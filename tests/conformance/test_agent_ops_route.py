@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from websockets.sync.client import connect
 
-from tests import plain_http
 from tests.agent_ops.gateways import PATIENCE, Gateway, Upstream, eventually, gateway, upstream
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, View, text_of
 
@@ -305,12 +305,12 @@ def test_with_a_store_a_page_resumes_and_stops_its_run(chats: Chats, gate: Gatew
     seen = text_of(second.until(lambda view: text_of(view).startswith("tick tick")))
     assert session.busy
     run = f"{gate.url('kept')}/{quote(chat_id)}"
-    state = plain_http.get(run, headers=gate.headers(), timeout=PATIENCE).json()
+    state = httpx2.get(run, headers=gate.headers(), timeout=PATIENCE).json()
     assert (state["state"], state["messageId"]) == ("running", second.look()["messages"][-1]["id"])
-    assert plain_http.post(f"{run}/stop", headers=gate.headers(), timeout=PATIENCE).status_code == 204
+    assert httpx2.post(f"{run}/stop", headers=gate.headers(), timeout=PATIENCE).status_code == 204
     view = second.settled()
     assert (view["status"], text_of(view).startswith(seen)) == ("ready", True)
-    assert plain_http.get(run, headers=gate.headers(), timeout=PATIENCE).json() == {**state, "state": "stopped"}
+    assert httpx2.get(run, headers=gate.headers(), timeout=PATIENCE).json() == {**state, "state": "stopped"}
     eventually(lambda: not session.busy and not session.clients, "the turn is canceled")
 
 

@@ -4,9 +4,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.conformance.http_client import NEWEST
 from tests.conformance.judge import NODE_DIRECTORY, node_binary
 from tests.server.process import PATIENCE, question, serve_process
@@ -115,15 +115,15 @@ def test_a_route_handler_gets_resume_stop_auth_limits_metrics_and_the_page(
     options = ["--auth", f"tokens:{tmp_path / 'tokens.txt'}", "--rate", f"{RATE}/min"]
     with serve_process(tmp_path, "--as", "ai-sdk", url_of(base, release), *options) as running:
         url = f"{running.url}/api/chat"
-        assert plain_http.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
-        assert plain_http.post(url, json=question("hello"), timeout=PATIENCE).status_code == 401
+        assert httpx2.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
+        assert httpx2.post(url, json=question("hello"), timeout=PATIENCE).status_code == 401
         with AgentClient(url, headers=headers) as client:
             answer = client.ask("slowly")
             answer.assert_legal("any")
             assert (answer.error, answer.text.split()) == (None, [f"word{number}" for number in range(20)])
             answer.assert_resumes()
             client.run(client.check_stop("slow", 10))  # it would go on for 30 s
-        metrics = plain_http.get(f"{running.url}/metrics", timeout=PATIENCE).text
+        metrics = httpx2.get(f"{running.url}/metrics", timeout=PATIENCE).text
         assert 'adapter_request_count_total{outcome="finished",status="200"} 2.0' in metrics
-        sent = [plain_http.post(url, json=question("hello"), headers=headers, timeout=PATIENCE) for _ in range(RATE)]
+        sent = [httpx2.post(url, json=question("hello"), headers=headers, timeout=PATIENCE) for _ in range(RATE)]
         assert {answer.status_code for answer in sent} == {200, 429}

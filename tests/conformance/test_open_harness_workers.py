@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.conformance.http_client import NEWEST, PATIENCE, Browser, Page, text_of
 from tests.open_harness import flow_of_workers
 from tests.postgres_server import postgres_server
@@ -70,7 +70,7 @@ def test_a_flow_stops_on_its_worker_when_the_turn_of_another_is_stopped(
     here.until_text("Hello. ")
     there.send("one")
     there.until_text("You said one. ")
-    assert plain_http.post(f"{workers[0].url}/api/chat/{chat.chat_id}/stop", timeout=PATIENCE).status_code == 204
+    assert httpx2.post(f"{workers[0].url}/api/chat/{chat.chat_id}/stop", timeout=PATIENCE).status_code == 204
     stopped = there.settled()["messages"][-1]
     statuses = [part["data"]["status"] for part in stopped["parts"] if part["type"] == "data-flow-status"]
     assert statuses == ["aborted"]

@@ -5,9 +5,9 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
+import httpx2
 import pytest
 
-from tests import plain_http
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, text_of
 from tests.conformance.judge import Judge
 from tests.conformance.served import Gates, Served, serving
@@ -135,7 +135,7 @@ def chat_id() -> str:
 
 
 def load(url: str, chat_id: str) -> Any:
-    response = plain_http.get(f"{url}/{chat_id}/messages", timeout=60)
+    response = httpx2.get(f"{url}/{chat_id}/messages", timeout=60)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -285,7 +285,7 @@ def test_a_stopped_answer_is_loaded_as_far_as_it_came(
     page = browser.open(release, url, chat_id=chat_id, headers={"x-ai-sdk": release})
     page.send("wait")
     page.until_text("Wait")
-    assert plain_http.post(f"{url}/{chat_id}/stop", timeout=60).status_code == 204
+    assert httpx2.post(f"{url}/{chat_id}/stop", timeout=60).status_code == 204
     page.settled()
     loaded = load(url, chat_id)
     assert [part["text"] for part in loaded["messages"][-1]["parts"] if part["type"] == "text"] == ["Wait"]

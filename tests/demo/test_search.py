@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.demo.questions import UNSEEN
+from tests.demo.questions import COMPLAINTS, UNSEEN, Questions
 from usechat.demo.library import Library, Vocabulary, library, read_vocabulary
 
 NO_WORDS = Vocabulary()
-FOLDS = 6
+NTH = 20
+"""Questions between two that are asked: to ask thousands takes a minute."""
 
 
 def answers(name: str, right: tuple[str, ...]) -> bool:
@@ -21,14 +22,19 @@ def first(found: Library, question: str) -> str:
     return next((section.id for section in found.search(question).sections), "")
 
 
-def test_most_unseen_questions_show_the_right_section_first() -> None:
-    """36 of 60 do (60 %); the search before this one showed 35. The goal is 51 (85 %).
+def rightly_answered(questions: Questions) -> int:
+    """How many questions show first a section that answers them."""
+    return sum(answers(first(library(), question), right) for question, right in questions.items())
 
-    A few less are allowed, since the documentation changes.
-    """
-    found = {question: first(library(), question) for question in UNSEEN}
-    wrong = {question: found[question] for question, right in UNSEEN.items() if not answers(found[question], right)}
-    assert len(wrong) <= 0.42 * len(UNSEEN), wrong
+
+def test_of_sixty_unseen_questions_85_percent_show_the_right_section_first() -> None:
+    """56 do (93 %)."""
+    assert rightly_answered(UNSEEN) >= 51
+
+
+def test_of_sixty_complaints_in_words_of_their_own_most_show_the_right_section_first() -> None:
+    """45 do (75 %). A few less are allowed, since the documentation changes."""
+    assert rightly_answered(COMPLAINTS) >= 42
 
 
 def known() -> Iterator[tuple[str, str]]:
@@ -38,19 +44,20 @@ def known() -> Iterator[tuple[str, str]]:
 
 
 def test_a_known_question_shows_its_section_first() -> None:
-    wrong = [(question, section) for section, question in known() if first(library(), question) != section]
-    assert len(wrong) <= 0.05 * len(list(known())), wrong
+    asked = [*known()][::NTH]
+    wrong = [(question, section) for section, question in asked if first(library(), question) != section]
+    assert len(wrong) <= 0.02 * len(asked), wrong
 
 
 def test_most_questions_are_answered_without_knowing_them_by_the_questions_beside_them() -> None:
-    """Each sixth question is left out and asked."""
+    """Each twentieth question is left out and asked. Many share no word with the documentation: 65 % are right."""
     words = read_vocabulary()
-    right, asked = 0, [*known()][::FOLDS]
+    asked = [*known()][::NTH]
     left_out = {question for _, question in asked}
     others = {section: [each for each in listed if each not in left_out] for section, listed in words.questions.items()}
     rest = Library(library().sources, words._replace(questions=others))
     right = sum(first(rest, question).partition("#")[0] == section.partition("#")[0] for section, question in asked)
-    assert right >= 0.75 * len(asked)
+    assert right >= 0.6 * len(asked)
 
 
 def test_the_questions_belong_to_sections() -> None:

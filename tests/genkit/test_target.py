@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests import plain_http
 from tests.cli.common_options import COMMON
 from tests.conformance.served import Served, serving
 from tests.genkit import scripted
@@ -128,7 +127,7 @@ def test_the_options_reach_the_flow(tmp_path: Path, upstream: Served) -> None:
     with serve_process(tmp_path, "--as", "genkit", address, *options, "--send-data", "--pass-on", "x-team") as served:
         page = {"authorization": "Bearer of-the-page", "x-team": "blue", "x-other": "gone"}
         asked = {**question("hi"), "lang": "it"}
-        body = plain_http.post(f"{served.url}/api/chat", json=asked, headers=page, timeout=PATIENCE).text
+        body = httpx2.post(f"{served.url}/api/chat", json=asked, headers=page, timeout=PATIENCE).text
     assert "data-genkit-chunk" in body
     ((headers, data),) = HEARD
     assert data == {"data": {"question": "hi", "lang": "it"}}
@@ -170,7 +169,7 @@ def test_the_option_for_interrupts_decides_what_the_page_gets(
     with serving({"": Starlette(routes=[Route("/ask", interrupted, methods=["POST"])])}) as running:
         address = f"http://127.0.0.1:{running.port}/ask#messages"
         with serve_process(tmp_path, "--as", "genkit", address, *options, "--sdk", "7") as served:
-            body = plain_http.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE).text
+            body = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE).text
     frames = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
     asked = [frame["toolCallId"] for frame in frames if frame["type"] == "tool-approval-request"]
     assert asked == ([] if kind is None else [kind])
@@ -192,11 +191,11 @@ def test_the_path_of_the_specification_resumes_and_stops(tmp_path: Path) -> None
         with httpx2.stream("POST", path, json=question("hi", chat_id="c1"), timeout=PATIENCE) as posted:
             first = posted.iter_bytes()
             begun = next(first)
-            assert plain_http.get(f"{path}/c1", timeout=PATIENCE).status_code == 200
+            assert httpx2.get(f"{path}/c1", timeout=PATIENCE).status_code == 200
             with httpx2.stream("GET", f"{path}/c1/stream", timeout=PATIENCE) as resumed:
                 again = resumed.iter_bytes()
                 begun_again = next(again)
-                assert plain_http.post(f"{path}/c1/stop", timeout=PATIENCE).is_success
+                assert httpx2.post(f"{path}/c1/stop", timeout=PATIENCE).is_success
                 assert said(begun + b"".join(first)) == said(begun_again + b"".join(again)) == "Wait"
 
 
@@ -218,11 +217,11 @@ def test_the_command_serves_a_flow(tmp_path: Path) -> None:
     with serve_process(tmp_path, "--as", "genkit", "mine:chat_flow") as served:
         for path in ("api/chat", "chatFlow/stream"):
             asked = question("hello", chat_id=path.replace("/", "-"))
-            answer = plain_http.post(f"{served.url}/{path}", json=asked, timeout=PATIENCE)
+            answer = httpx2.post(f"{served.url}/{path}", json=asked, timeout=PATIENCE)
             assert said(answer.content) == "Hello"
         assert "  POST /chatFlow/stream\n" in served.written
     with serve_process(tmp_path, "mine:words") as served:
-        answer = plain_http.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE)
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE)
         assert said(answer.content) == "You said: hi"
 
 

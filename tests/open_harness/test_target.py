@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
-from tests import plain_http
 from tests.cli.common_options import COMMON
 from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
@@ -99,7 +99,7 @@ async def test_pages_of_other_sites_may_not_reach_flows_of_this_machine(folder: 
 
 def ask(url: str, text: str) -> Any:
     """Return the message that answers a text."""
-    response = plain_http.post(f"{url}/api/chat", json=question(text), timeout=60)
+    response = httpx2.post(f"{url}/api/chat", json=question(text), timeout=60)
     assert response.status_code == 200
     builder = MessageBuilder(sdk="7")
     for chunk in ChunkDecoder().receive(response.content):
@@ -187,7 +187,7 @@ def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> No
     (folder / "my_nodes.py").write_text(REGISTRY, encoding="utf-8")
     options = ["--input", "topic=text,depth=body.depth", "--registry", "my_nodes:registry"]
     with serve_process(folder, "mapped.yaml", *options) as process:
-        response = plain_http.post(f"{process.url}/api/chat", json={**question("bees"), "depth": 3}, timeout=60)
+        response = httpx2.post(f"{process.url}/api/chat", json={**question("bees"), "depth": 3}, timeout=60)
     assert "BEES AT 3" in response.text
 
 

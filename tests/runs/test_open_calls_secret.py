@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx2
 
-from tests import plain_http
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder
@@ -52,7 +51,7 @@ def test_a_process_has_one_secret_until_it_is_given_another() -> None:
 
 def posted(url: str, *messages: Any) -> Any:
     """Post messages; return the message that comes back, which goes on with the last one."""
-    answer = plain_http.post(f"{url}/api/chat", json={**question(), "messages": messages}, timeout=PATIENCE)
+    answer = httpx2.post(f"{url}/api/chat", json={**question(), "messages": messages}, timeout=PATIENCE)
     builder = MessageBuilder(sdk="7", message=messages[-1] if messages[-1]["role"] == "assistant" else None)
     for chunk in ChunkDecoder().receive(answer.content):
         builder.receive(chunk)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import httpx2
 
-from tests import plain_http
 from tests.plain_asgi import PLAIN_ASGI
 
 PATIENCE: Final = 60.0
@@ -58,7 +57,7 @@ class ServeProcess:
             return False
         self.url = found[1]
         try:
-            return plain_http.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
         except httpx2.TransportError:
             return False
 

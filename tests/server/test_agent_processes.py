@@ -55,7 +55,7 @@ class Web(Process):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             descriptor, port = listener.fileno(), listener.getsockname()[1]
             super().__init__("web", str(descriptor), url, str(lease), *chats, pass_fds=[descriptor])
-        self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, verify=False)
+        self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE)
 
     async def started(self) -> None:
         async def is_ready() -> bool:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import httpx2
 
-from tests import plain_http
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, ServeProcess, question, serve_process
 
@@ -51,7 +50,7 @@ WAYS = ["coroutine", "gather", "thread", "interrupt", "generator exit"]
 
 
 def answer_of(served: ServeProcess, text: str) -> str:
-    response = plain_http.post(f"{served.url}/api/chat", json=question(text, chat_id=text), timeout=PATIENCE)
+    response = httpx2.post(f"{served.url}/api/chat", json=question(text, chat_id=text), timeout=PATIENCE)
     assert response.status_code == 200
     return response.text
 

@@ -9,7 +9,6 @@ import anyio
 import httpx2
 import pytest
 
-from tests import plain_http
 from tests.server.process import question, serve_process
 from usechat.errors import CannotAnswer
 from usechat.server import ChatApp, chat_response
@@ -87,7 +86,7 @@ def test_the_command_serves_a_factory(tmp_path: Path) -> None:
     )
     with serve_process(tmp_path, "my_app:make_agent") as served:
         assert "opened" in served.written
-        response = plain_http.post(f"{served.url}/api/chat", json=question("Hi"), timeout=60)
+        response = httpx2.post(f"{served.url}/api/chat", json=question("Hi"), timeout=60)
         assert b"You said Hi" in response.content
         served.process.terminate()
         served.process.wait(60)

@@ -13,7 +13,6 @@ from litestar.testing import TestClient
 from litestar.types import Receive, Scope, Send
 from starlette.requests import Request
 
-from tests import plain_http
 from tests.redis_server import free_port
 from tests.server.process import eventually, question
 from usechat.server import ChatApp
@@ -60,7 +59,7 @@ def test_agents_run_their_finally_although_a_mounted_app_is_not_told_of_the_shut
         def is_answering() -> bool:
             assert process.poll() is None
             try:
-                return plain_http.get(f"{url}/healthz").status_code == 200
+                return httpx2.get(f"{url}/healthz").status_code == 200
             except httpx2.TransportError:
                 return False
 

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
-from tests import plain_http
 from tests.server.process import serve_process
 from usechat.errors import PageMissing, Unauthenticated
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
@@ -181,4 +180,4 @@ def test_no_page_shows_none(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("async def agent(turn):\n    yield 'Hi'\n")
     with serve_process(tmp_path, "agent.py:agent", "--no-page") as served:
         assert "the chat page" not in served.written
-        assert plain_http.get(f"{served.url}/", timeout=30).status_code == 404
+        assert httpx2.get(f"{served.url}/", timeout=30).status_code == 404

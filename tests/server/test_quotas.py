@@ -10,7 +10,6 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from tests import plain_http
 from tests.redis_server import redis_server
 from tests.server.process import question, serve_process
 from usechat.cli import options as read
@@ -108,7 +107,7 @@ def test_the_command_limits_requests_a_minute(tmp_path: Path) -> None:
     (tmp_path / "my_app.py").write_text("def agent(turn):\n    return 'Hello'\n", encoding="utf-8")
     with serve_process(tmp_path, "my_app:agent", "--rate", "2/min") as served:
         answers = [
-            plain_http.post(f"{served.url}/api/chat", json=question(chat_id=f"c{number}"), timeout=60)
+            httpx2.post(f"{served.url}/api/chat", json=question(chat_id=f"c{number}"), timeout=60)
             for number in range(3)
         ]
     assert [answer.status_code for answer in answers] == [200, 200, 429]

@@ -5,7 +5,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests import plain_http
 from tests.conformance.served import PATIENCE, Served
 from tests.server.socket_apps import GATES, body_of, opened
 
@@ -161,7 +160,7 @@ def test_a_refusal_says_what_http_says(server: Served, app: str, body: dict[str,
             first.send("r0", "ada taken", headers={"authorization": "Bearer ada"})
             first.until("r0", "one ")
             body = body | {"messages": [{**body["messages"][0], "id": "another"}]}
-        posted = plain_http.post(server.url(app), json=body, headers=headers, timeout=PATIENCE)
+        posted = httpx2.post(server.url(app), json=body, headers=headers, timeout=PATIENCE)
         assert posted.status_code >= 400
         with opened(server, app) as client:
             client.ask({"type": "send", "requestId": "r1", "headers": headers, **body})

@@ -6,11 +6,11 @@ import json
 import socket
 from typing import Any
 
+import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
-from tests import plain_http
 from tests.conformance.served import PATIENCE, Served, eventually, serving
 from tests.server.socket_apps import FLOODED, GATES, STOPPED, agent, body_of, opened
 from usechat.server import ChatApp, Settings
@@ -54,7 +54,7 @@ def test_a_request_that_is_aborted_before_it_began_leaves_nothing(server: Served
 
 
 def running(server: Served, chat_id: str) -> bool:
-    state = plain_http.get(f"{server.url('open')}/{chat_id}", timeout=PATIENCE)
+    state = httpx2.get(f"{server.url('open')}/{chat_id}", timeout=PATIENCE)
     return state.status_code == 200 and state.json()["state"] == "running"
 
 

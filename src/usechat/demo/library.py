@@ -1,13 +1,14 @@
 """The project's own documentation, cut into sections that can be searched.
 
 Each section is a row in an index of SQLite's full-text search, with the porter stemmer. It has a field each for the
-title of its page, its heading, other words for what it is about (``vocabulary.toml``), its prose and its code.
+title of its page, its heading, other words for what it is about (``vocabulary.toml``), questions that it answers
+(``questions.toml``), its prose and its code.
 
 Each word of a question is looked up on its own, with its synonyms. A section scores the sum over the words, times the
 share of the question's meaning that it covers. A word means more the fewer sections hold it, and little if it is in no
 title, heading or vocabulary.
 
-To that score is added how much the question is like those that the section is known to answer (``questions.toml``).
+To that score is added how much the question is like one that the section is known to answer.
 Nothing was found if a section neither covers enough of the question nor answers one that is like it.
 """
 
@@ -48,8 +49,10 @@ _WEIGHTS: Final = {
     "tutorial": 0.7,
 }
 """Lists of all options and rules, and what only some need: they answer when no other page does as well."""
-_FIELDS: Final = {"title": 1.2, "heading": 1.4, "keywords": 1.5, "prose": 0.6, "code": 0.2}
+_FIELDS: Final = {"title": 1.2, "heading": 1.4, "keywords": 1.5, "questions": 0.5, "prose": 0.6, "code": 0.2}
 """What a word in each field is worth."""
+_CENTRAL_FIELDS: Final = ("title", "heading", "keywords")
+"""Fields that say what a section is about."""
 _LONG_FIELDS: Final = frozenset({"prose", "code"})
 """Fields in which it matters how often a word is there, and in how long a text."""
 _SYNONYM: Final = 0.35
@@ -68,7 +71,7 @@ _LEAST: Final = 0.1
 """What a word means that is in every section."""
 _ENOUGH: Final = 0.35
 """The share of a question's meaning that a section must cover."""
-_SIMILAR: Final = 1.2
+_SIMILAR: Final = 0.4
 """What a known question that is like the one that was asked is worth, beside the best score by words."""
 _SAME: Final = 0.8
 """What it is worth in addition if it is the same."""
@@ -192,7 +195,8 @@ class Library:
         self._phrases = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b") if phrases else None
         self._sections = [section for name, text in pages.items() for section in _sections(name, text)]
         self._by_name = {section.name: section for section in self._sections}
-        self._known = KnownQuestions(self._questions(vocabulary.questions), vocabulary.synonyms)
+        questions = self._questions(vocabulary.questions)
+        self._known = KnownQuestions(questions, vocabulary.synonyms)
         self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         words = defaultdict[str, list[str]](list)
@@ -200,8 +204,12 @@ class Library:
             words[self.place_of(name)].append(keywords)
         columns = ", ".join(_FIELDS)
         self._index.execute(f"CREATE VIRTUAL TABLE sections USING fts5({columns}, tokenize='porter unicode61')")
-        rows = [(row, *_fields(section, " ".join(words[section.id]))) for row, section in enumerate(self._sections)]
-        self._index.executemany(f"INSERT INTO sections (rowid, {columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+        rows = [
+            (row, *_fields(section, " ".join(words[section.id]), " ".join(questions[section.id])))
+            for row, section in enumerate(self._sections)
+        ]
+        values = ", ".join("?" * (1 + len(_FIELDS)))
+        self._index.executemany(f"INSERT INTO sections (rowid, {columns}) VALUES ({values})", rows)
 
     def search(self, question: str, limit: int = 3) -> Found:
         """Find the sections that answer a question."""
@@ -268,7 +276,7 @@ class Library:
         pieces[::2] = [_LINK.sub(rewrite, piece) for piece in pieces[::2]]
         return "".join(pieces)
 
-    def _questions(self, listed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    def _questions(self, listed: Mapping[str, Sequence[str]]) -> defaultdict[str, list[str]]:
         """Return the known questions by the ids of the sections that answer them."""
         known = defaultdict[str, list[str]](list)
         for pattern, questions in listed.items():
@@ -316,7 +324,7 @@ class Library:
         highest = math.log(len(self._sections) + 1)
         for value, each in [(1.0, word), *((_SYNONYM, other) for other in self._synonyms.get(stem(word), ()))]:
             fields = {field: self._matching(f"{field} : {_quoted(each)}") for field in _FIELDS}
-            is_central = is_central or any(fields[field] for field in _FIELDS if field not in _LONG_FIELDS)
+            is_central = is_central or any(fields[field] for field in _CENTRAL_FIELDS)
             for row in {row for found in fields.values() for row in found}:
                 score = sum(
                     weight * (fields[field][row] if field in _LONG_FIELDS else 1)
@@ -414,10 +422,10 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
             lines.append(line)
 
 
-def _fields(section: Section, keywords: str) -> tuple[str, ...]:
+def _fields(section: Section, keywords: str, questions: str) -> tuple[str, ...]:
     """Return the fields of a section in the order of ``_FIELDS``."""
     pieces = _FENCE.split(section.text)
     prose, code = " ".join(pieces[::2]), " ".join(pieces[1::2])
     title = f"{section.title} {section.page.removesuffix('.md')}"
     heading = "" if section.is_first else section.heading
-    return title, heading, keywords, prose, code
+    return title, heading, keywords, questions, prose, code

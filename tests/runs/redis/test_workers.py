@@ -34,7 +34,7 @@ class Worker:
             descriptor, port = listener.fileno(), listener.getsockname()[1]
             command = [sys.executable, "-m", "tests.runs.redis_worker", str(descriptor), redis_url, str(lease)]
             self._process = subprocess.Popen(command, cwd=Path(__file__).parents[3], pass_fds=[descriptor])
-        self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, verify=False)
+        self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE)
 
     async def started(self) -> None:
         async def is_ready() -> bool:

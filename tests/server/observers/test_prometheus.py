@@ -185,7 +185,7 @@ def test_the_page_of_any_worker_sums_all_of_them_and_forgets_the_streams_of_the_
     with ExitStack() as stack:
         stack.enter_context(counted_together())
         workers = [stack.enter_context(worker()) for _ in range(2)]
-        client = stack.enter_context(httpx2.Client(timeout=60, trust_env=False, verify=False))
+        client = stack.enter_context(httpx2.Client(timeout=60, trust_env=False))
         sent = 0
         for _, address in workers:
             sent += len(client.post(f"{address}/api/chat", json=chat_request("Hello")).raise_for_status().content)

@@ -1,8 +1,10 @@
-const WIDTH = 640;
+import { type RefObject, useLayoutEffect, useRef, useState } from "react";
+
 const HEIGHT = 240;
 const LEFT = 48;
 const BOTTOM = 28;
 const TOP = 12;
+const LABEL = 72;
 const COLOURS = ["var(--accent)", "var(--busy)", "var(--good)", "var(--bad)", "var(--soft)"];
 
 export interface ChartData {
@@ -29,17 +31,19 @@ export function chartOf(data: unknown): ChartData | undefined {
   return { series, labels: Array.isArray(labels) ? labels.map(String) : [], bars: kind === "bar" };
 }
 
-/** Lines or bars, drawn as SVG. */
+/** Lines or bars, drawn as SVG as wide as there is room: scaled to a phone, its labels could not be read. */
 export function Chart({ name, chart }: { name: string; chart: ChartData }) {
+  const drawing = useRef<SVGSVGElement>(null);
+  const width = useWidth(drawing);
   const all = chart.series.flatMap(({ values }) => values);
   const count = Math.max(...chart.series.map(({ values }) => values.length));
   const [low, high] = [Math.min(0, ...all), Math.max(...all, 0) || 1];
   const y = (value: number) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const slot = (WIDTH - LEFT) / count;
+  const slot = (width - LEFT) / count;
   const x = (index: number) => LEFT + slot * (index + 0.5);
   const bar = (slot * 0.7) / chart.series.length;
   const ticks = [low, (low + high) / 2, high];
-  const every = Math.ceil(count / 8);
+  const every = Math.ceil(count / Math.max(1, Math.floor((width - LEFT) / LABEL)));
   return (
     <figure className="rounded-xl border border-line p-4">
       <figcaption className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-soft">
@@ -51,10 +55,10 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
           </span>
         ))}
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={describe(name, chart)} className="icon h-auto w-full">
+      <svg ref={drawing} height={HEIGHT} role="img" aria-label={describe(name, chart)} className="icon w-full">
         {ticks.map((tick) => (
           <g key={tick}>
-            <line x1={LEFT} x2={WIDTH} y1={y(tick)} y2={y(tick)} stroke="var(--line)" />
+            <line x1={LEFT} x2={width} y1={y(tick)} y2={y(tick)} stroke="var(--line)" />
             <text x={LEFT - 8} y={y(tick) + 4} textAnchor="end" fontSize="12" fill="var(--soft)">
               {short(tick)}
             </text>
@@ -95,6 +99,18 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
       </svg>
     </figure>
   );
+}
+
+function useWidth(element: RefObject<Element | null>): number {
+  const [width, setWidth] = useState(640);
+  useLayoutEffect(() => {
+    const measured = element.current;
+    if (measured === null) return;
+    const observer = new ResizeObserver(() => setWidth(Math.max(LEFT + LABEL, measured.getBoundingClientRect().width)));
+    observer.observe(measured);
+    return () => observer.disconnect();
+  }, [element]);
+  return width;
 }
 
 function short(value: number): string {
