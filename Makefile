@@ -5,6 +5,8 @@ PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
+# Most tests wait for servers, clients and clocks half of their time: one process more than there are processors.
+WAITING := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The tests of the server that also run with agents behind a queue in Redis.
 EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py mounted.py own_database.py requests_headers.py shared_chats.py websocket_access.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py websocket_strangers.py routes.py requests_chat_ids.py large_requests.py)
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
@@ -16,7 +18,7 @@ STORES := $(filter-out tests/contracts/test_adapters.py $(addprefix tests/runs/r
 # They cover the core completely; coverage makes tests slower by half, so the others run without.
 CORE := tests/protocol tests/check tests/test_errors.py tests/test_turn_data.py tests/test_doctests.py
 # The core serves nothing: the last of the Pythons runs it, not this one.
-OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES) $(CORE))
+OTHER_PYTHON := -q $(WAITING) --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES) $(CORE))
 SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 # Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
 QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
@@ -72,9 +74,9 @@ endef
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests over plain ASGI on another Python, and the fast ones on the rest
 	$(call stage,the core with coverage,$(RUN) pytest -n auto $(CORE) --cov)
-	$(call stage,the other unit tests,$(RUN) pytest -n auto $(UNIT) $(addprefix --ignore=,$(CORE)))
-	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS))
-	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
+	$(call stage,the other unit tests,$(RUN) pytest $(WAITING) $(UNIT) $(addprefix --ignore=,$(CORE)))
+	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) $(EXTERNAL_AGENTS))
+	$(call stage,the real npm clients,$(RUN) pytest $(WAITING) tests/conformance)
 	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
@@ -119,7 +121,7 @@ check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) pytest -q tests/test_layers.py
 
 conformance: install ## only the tests in which the real npm clients and a real browser judge
-	$(RUN) pytest -n auto tests/conformance
+	$(RUN) pytest $(WAITING) tests/conformance
 	$(RUN) pytest -n auto tests/browser
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
