@@ -76,7 +76,7 @@ test: install ## every test, the core covered by its unit tests completely; then
 	$(call stage,the core with coverage,$(RUN) pytest -n auto $(CORE) --cov)
 	$(call stage,the other unit tests,$(RUN) pytest $(WAITING) $(UNIT) $(addprefix --ignore=,$(CORE)))
 	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) $(EXTERNAL_AGENTS))
-	$(call stage,the real npm clients,$(RUN) pytest $(WAITING) tests/conformance)
+	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
 	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
@@ -121,7 +121,7 @@ check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) pytest -q tests/test_layers.py
 
 conformance: install ## only the tests in which the real npm clients and a real browser judge
-	$(RUN) pytest $(WAITING) tests/conformance
+	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests

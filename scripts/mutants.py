@@ -5,7 +5,7 @@ the operators of cosmic-ray. The unit tests of its package judge each mutant unt
 diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill do not count: those named in
 ``EQUIVALENT``, and `==` for `is` where one operand is an enum member or a class. Changes that are no Python or that
 Python warns about (`is` with a literal), which need no test, are not sampled, nor are those that only make another
-number of a number (`64 * 1024`), or positional parameters of keywords.
+number of a number (`64 * 1024`), positional parameters of keywords, or other defaults for a method of an interface.
 
 Imports and the collection of the tests would take most of the time, so they are done once:
 
@@ -261,6 +261,18 @@ class Mutant(NamedTuple):
         return next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
 
     @property
+    def is_in_interface(self) -> bool:
+        """Whether it changes a method that has no body, and is never called."""
+        line = self._first_line
+        methods = [
+            node
+            for node in ast.walk(ast.parse(self.code))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.lineno <= line <= (node.end_lineno or line)
+        ]
+        return any(all(_is_constant(statement) for statement in method.body) for method in methods)
+
+    @property
     def is_equivalent(self) -> bool:
         """Whether no test can kill it."""
         return self.name in EQUIVALENT or _is_identity_as_equality(*self.changed_node())
@@ -291,6 +303,10 @@ def _innermost(before: ast.AST, after: ast.AST, line: int) -> tuple[ast.AST, ast
             break
         before, after = changed[0]
     return before, after
+
+
+def _is_constant(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _includes(node: ast.AST, line: int) -> bool:
@@ -364,7 +380,9 @@ def sample(count: int, seed: int) -> list[Mutant]:
     for path, name, occurrence in changes:
         code = (ROOT / path).read_text(encoding="utf-8")
         mutant = Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence))
-        if _is_python(mutant.mutated) and mutant not in mutants and not _is_pointless(mutant.changed_node()[0]):
+        if not _is_python(mutant.mutated) or mutant in mutants:
+            continue
+        if not _is_pointless(mutant.changed_node()[0]) and not mutant.is_in_interface:
             mutants.append(mutant)
         if len(mutants) == count:
             break
