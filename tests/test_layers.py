@@ -42,6 +42,7 @@ PROTOCOL = [
 LAYERS = [
     "errors",
     "certificates",
+    "migrations",
     *(f"protocol.{name}" for name in PROTOCOL),
     "protocol",
     "parts",

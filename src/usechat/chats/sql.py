@@ -37,7 +37,6 @@ from usechat.errors import ChatChanged, ChatNotFound, ChatsUnreachable, MissingD
 from usechat.protocol.ui_messages import UIMessage
 
 try:
-    from alembic import command
     from alembic.config import Config
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -60,6 +59,8 @@ try:
     from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+    from usechat.migrations import migrate
 except ImportError:
     raise MissingDependency("sqlalchemy", "chats") from None
 
@@ -161,7 +162,7 @@ class SqlChats(ChatStore):
         try:
             async with self.engine.begin() as connection:
                 if revision != "head" or await connection.run_sync(_revision) != _newest():
-                    await connection.run_sync(_migrate, revision)
+                    await migrate(connection, _config, revision)
         except (SQLAlchemyError, OSError) as error:
             cause = getattr(error, "orig", None) or error
             raise UnusableChats(f"the chat database cannot be used: {type(cause).__name__}: {cause}") from None
@@ -526,10 +527,3 @@ def _newest() -> str | None:
 
 def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection, opts={"version_table": _VERSIONS}).get_current_revision()
-
-
-def _migrate(connection: Connection, revision: str) -> None:
-    if revision == "base":
-        command.downgrade(_config(connection), revision)
-    else:
-        command.upgrade(_config(connection), revision)

@@ -26,13 +26,14 @@ from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
 
 try:
-    from alembic import command
     from alembic.config import Config
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
     from sqlalchemy import URL, Connection, and_, bindparam, delete, insert, make_url, select, update
     from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+    from usechat.migrations import migrate
 except ImportError:
     raise MissingDependency("alembic", "agent-ops") from None
 
@@ -231,7 +232,7 @@ class DirectoryChanges:
         """Migrate the tables to a revision: ``head`` is the newest, ``base`` drops them."""
         async with self._connection() as connection:
             self._record()  # first, because SQLite commits changes of tables at once
-            await connection.run_sync(_migrate, revision)
+            await migrate(connection, _config, revision)
 
     async def add(self, session_id: str, owner: str, kind: str) -> None:
         """Add a session. It is disabled until :meth:`switch` enables it."""
@@ -407,10 +408,3 @@ def _newest() -> str | None:
 
 def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
-
-
-def _migrate(connection: Connection, revision: str) -> None:
-    if revision == "base":
-        command.downgrade(_config(connection), revision)
-    else:
-        command.upgrade(_config(connection), revision)
