@@ -51,6 +51,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const asked = useRef(0);
   /** Whether a tool of the page has run whose output was not sent yet. */
   const ranTool = useRef(false);
+  const resuming = useRef(false);
   const tries = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
@@ -100,10 +101,20 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const latest = useRef({ chat, messages });
   latest.current = { chat, messages };
 
-  /** `before`: the messages so far, for a caller that has just set them and whose change is not rendered yet. */
+  /** Resume once at a time: a second one would set the messages back and read nothing, as the hook is busy.
+   * `before`: the messages so far, for a caller that has just set them and whose change is not rendered yet. */
   async function resume(before = latest.current.chat.messages): Promise<void> {
-    const { status, setMessages, resumeStream } = latest.current.chat;
-    if (isWorking(status)) return;
+    if (resuming.current || isWorking(latest.current.chat.status)) return;
+    resuming.current = true;
+    try {
+      await loadAndResume(before);
+    } finally {
+      resuming.current = false;
+    }
+  }
+
+  async function loadAndResume(before: UIMessage[]): Promise<void> {
+    const { setMessages, resumeStream } = latest.current.chat;
     const [failuresBefore, askedBefore] = [failures.current, asked.current];
     const loaded = await server.load(id);
     if (asked.current > askedBefore) return;
@@ -207,6 +218,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   useEffect(() => {
     if (busy) return;
     return onChatChanged(id, () => {
+      if (resuming.current) return; // it has loaded the chat, or will
       const changed = withoutUnfinished(loadChat(id));
       latest.current.chat.setMessages(changed.messages);
       setHeld(changed.unfinished);
