@@ -22,19 +22,22 @@ def first(found: Library, question: str) -> str:
     return next((section.id for section in found.search(question).sections), "")
 
 
-def rightly_answered(questions: Questions) -> int:
-    """How many questions show first a section that answers them."""
-    return sum(answers(first(library(), question), right) for question, right in questions.items())
+def wrongly_answered(questions: Questions) -> dict[str, str]:
+    """The questions that show first a section that does not answer them, with that section."""
+    found = {question: first(library(), question) for question in questions}
+    return {question: found[question] for question, right in questions.items() if not answers(found[question], right)}
 
 
 def test_of_sixty_unseen_questions_85_percent_show_the_right_section_first() -> None:
-    """56 do (93 %)."""
-    assert rightly_answered(UNSEEN) >= 51
+    """56 do (93 %); 52 did before sections were found by the questions that they answer."""
+    wrong = wrongly_answered(UNSEEN)
+    assert len(wrong) <= 9, wrong
 
 
 def test_of_sixty_complaints_in_words_of_their_own_most_show_the_right_section_first() -> None:
-    """45 do (75 %). A few less are allowed, since the documentation changes."""
-    assert rightly_answered(COMPLAINTS) >= 42
+    """45 do (75 %); 36 did before. A few less are allowed, since the documentation changes."""
+    wrong = wrongly_answered(COMPLAINTS)
+    assert len(wrong) <= 18, wrong
 
 
 def known() -> Iterator[tuple[str, str]]:

@@ -51,6 +51,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const asked = useRef(0);
   /** Whether a tool of the page has run whose output was not sent yet. */
   const ranTool = useRef(false);
+  /** Whether a resume loads the chat or reads its stream. */
   const resuming = useRef(false);
   const tries = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -101,7 +102,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const latest = useRef({ chat, messages });
   latest.current = { chat, messages };
 
-  /** Resume once at a time: a second one would set the messages back and read nothing, as the hook is busy.
+  /** Resume once at a time: a second one would set the messages back while the first one reads.
    * `before`: the messages so far, for a caller that has just set them and whose change is not rendered yet. */
   async function resume(before = latest.current.chat.messages): Promise<void> {
     if (resuming.current || isWorking(latest.current.chat.status)) return;

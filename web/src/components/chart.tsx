@@ -4,6 +4,7 @@ const HEIGHT = 240;
 const LEFT = 48;
 const BOTTOM = 28;
 const TOP = 12;
+/** The least width for a label below the chart. */
 const LABEL = 72;
 const COLOURS = ["var(--accent)", "var(--busy)", "var(--good)", "var(--bad)", "var(--soft)"];
 
