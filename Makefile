@@ -76,7 +76,7 @@ test: install ## every test, the core covered by its unit tests completely; then
 	$(call stage,the core with coverage,$(RUN) pytest -n auto $(CORE) --cov)
 	$(call stage,the other unit tests,$(RUN) pytest $(WAITING) $(UNIT) $(addprefix --ignore=,$(CORE)))
 	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) $(EXTERNAL_AGENTS))
-	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
+	$(call stage,the real npm clients,$(RUN) pytest $(WAITING) tests/conformance)
 	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,13 @@ settings.register_profile(
 )
 settings.register_profile("brief", settings.get_profile("default"), max_examples=20)
 settings.load_profile("default")
+
+LONGEST: Final = ("test_shell_blocks.py", "test_site.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest: at the end, one process would run them while the others have nothing."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture
