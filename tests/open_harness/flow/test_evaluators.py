@@ -352,6 +352,16 @@ def test_an_expression_that_reads_the_clock_is_evaluated_when_its_item_runs() ->
     ]
 
 
+async def test_the_clock_goes_on_after_another_expression_was_compiled() -> None:
+    requester = Requester("", "clock")
+    for text in ("$millis()", "$count([1])"):
+        await evaluate(text, Scope({}, requester=requester))
+    began = time.time_ns() // 1_000_000
+    while (now := time.time_ns() // 1_000_000) < began + 5:
+        pass
+    assert await evaluate("$millis()", Scope({}, requester=requester)) >= now
+
+
 async def test_one_item_that_takes_too_long_fails_alone() -> None:
     """The message matches for ever; it is in one item. The others are evaluated by themselves then."""
     described = for_each(r"{{ $string($contains(item.text, /^(\w+\s?)*$/)) }}")

@@ -42,6 +42,8 @@ def compile_expression(text: str) -> Any:
 def evaluate(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> Any:
     """Return the value of an expression; what does not exist is ``None``. The limit does not interrupt functions."""
     compiled = compile_expression(text)
+    # Functions read the clock of the current expression; for the library that is the one which was compiled last.
+    compiled.CURRENT.jsonata = compiled
     # The clock of the bounds starts when they are set.
     compiled.environment.set_runtime_bounds(timeout_ms, _DEEPEST)
     # Bindings are always given: without them the library would write into the compiled expression.
