@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-__all__ = ["compile_expression", "evaluate", "limit_memory", "read_frame", "write_frame"]
+__all__ = ["compile_expression", "evaluate", "frame_in", "limit_memory", "read_frame", "write_frame"]
 
 _DEEPEST: Final = 100
 """How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
@@ -54,6 +54,13 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     """Read one frame; ``None`` if the stream has ended."""
     head = _read_exactly(stream, _LENGTH.size)
     return None if head is None else _read_exactly(stream, _LENGTH.unpack(head)[0])
+
+
+def frame_in(received: bytearray) -> bytes | None:
+    """Return the frame that was received in pieces; ``None`` if some are missing."""
+    content = memoryview(received)[_LENGTH.size :]
+    is_complete = len(received) >= _LENGTH.size and len(content) == _LENGTH.unpack_from(received)[0]
+    return bytes(content) if is_complete else None
 
 
 def write_frame(stream: BinaryIO, content: bytes) -> None:
