@@ -234,8 +234,8 @@ def _advise_on_restarts(data: Any) -> None:
         case {"resume": {"restart": [*calls]}}:
             names = [call["toolRequest"]["name"] for call in calls]
             _logger.warning(
-                "Genkit failed after a restart of %s. A tool of JavaScript's defineInterrupt cannot be restarted: name it "
-                "with --respond-to (in code: map_approval=respond_to(%r))",
+                "Genkit failed after a restart of %s. A tool of JavaScript's defineInterrupt cannot be restarted: "
+                "name it with --respond-to (in code: map_approval=respond_to(%r))",
                 ", ".join(names),
                 names,
             )
