@@ -114,6 +114,17 @@ async def test_an_expression_that_needs_too_much_memory_fails_alone() -> None:
     assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
 
 
+@pytest.mark.parametrize("text", ["function($x) { $x }", "[function($x) { $x }][0]", "$replace(?, 'a', 'b')"])
+async def test_a_function_is_nothing_as_a_value(text: str) -> None:
+    assert await evaluate(text, Scope({})) is None
+
+
+async def test_a_value_that_is_nested_too_deeply_fails_alone() -> None:
+    with pytest.raises(ExpressionFailed, match="nested too deeply"):
+        await evaluate("$reduce([1..5000], function($a, $b) { {'x': $a} })", SCOPE)
+    assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
+
+
 def test_a_system_without_a_limit_on_memory_evaluates_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_limits: object) -> None:
         raise ValueError("current limit exceeds maximum limit")  # what macOS answers

@@ -80,6 +80,11 @@ def _read_number(text: str) -> float:
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
+# Made once: json.loads and json.dumps with options make one for each call. Functions are nothing, as in JavaScript.
+_DECODER: Final = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
+_ENCODER: Final = json.JSONEncoder(default=lambda _function: None)
+
+
 def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Take over the new values of a request; return those that its expressions see."""
     if request["forgets"]:
@@ -90,18 +95,23 @@ def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in request["names"]}
 
 
-def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
     values = {**shared, **scope["values"]}
-    return [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+    answers = [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+    return f"[{','.join(answers)}]"
 
 
-def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> dict[str, Any]:
+def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> str:
+    """Return an answer as JSON. A value that cannot be written fails alone, and not the process."""
     try:
-        return {"value": evaluate(text, values, variables, timeout_ms)}
+        return _ENCODER.encode({"value": evaluate(text, values, variables, timeout_ms)})
     except MemoryError:
-        return {"error": "it needs too much memory"}
-    except Exception as error:
-        return {"error": str(error)}
+        error = "it needs too much memory"
+    except RecursionError:
+        error = "it is nested too deeply"
+    except Exception as raised:
+        error = str(raised)
+    return _ENCODER.encode({"error": error})
 
 
 def limit_memory() -> None:
@@ -119,15 +129,12 @@ def _serve() -> None:
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
-    # Made once: json.loads and json.dumps with options make one for each call.
-    decoder = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
-    encoder = json.JSONEncoder(default=str)
     known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        request = decoder.decode(frame.decode())
+        request = _DECODER.decode(frame.decode())
         shared = _learn(known, request)
         answers = [_answers(request, shared, scope) for scope in request["scopes"]]
-        write_frame(sys.stdout.buffer, encoder.encode(answers).encode())
+        write_frame(sys.stdout.buffer, f"[{','.join(answers)}]".encode())
 
 
 if __name__ == "__main__":
