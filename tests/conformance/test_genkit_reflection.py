@@ -8,7 +8,8 @@ import pytest
 from tests.conformance.genkit_servers import node_server, reflection_url
 from tests.genkit.asking import answer, asked, text_of, user
 from usechat.errors import StreamFailed
-from usechat.genkit import GenkitChatTransport
+from usechat.genkit import GenkitChatTransport, agent_input, messages_input
+from usechat.genkit.inputs import InputBuilder
 
 
 async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_server_tells_what_it_is(
@@ -24,6 +25,23 @@ async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_ser
         waiting["approval"] = {**waiting["approval"], "approved": True}
         answered = await answer(transport, asked(user("confirm"), question), message=question)
         assert text_of(answered) == "May I?Thanks."
+
+
+@pytest.mark.parametrize(("flow", "build_input"), [("conversation", messages_input), ("helper", agent_input)])
+async def test_the_log_says_how_to_answer_an_interrupt_that_cannot_be_restarted(
+    flow: str, build_input: InputBuilder, caplog: pytest.LogCaptureFixture
+) -> None:
+    with node_server() as node:
+        transport = GenkitChatTransport(node.url(flow), build_input=build_input, interrupts="approval")
+        question: Any = await answer(transport, asked(user("confirm")))
+        waiting = question["parts"][-1]
+        waiting["state"] = "approval-responded"
+        waiting["approval"] = {**waiting["approval"], "approved": True}
+        assert "--respond-to" not in caplog.text
+        with pytest.raises(StreamFailed, match="The agent failed while it answered"):
+            await answer(transport, asked(user("confirm"), question), message=question)
+    assert "after a restart of confirm" in caplog.text
+    assert "--respond-to (in code: map_approval=respond_to(['confirm']))" in caplog.text
 
 
 async def said_by(transport: GenkitChatTransport) -> str:

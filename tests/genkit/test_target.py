@@ -91,6 +91,16 @@ def test_a_bad_target_is_a_sentence(target: str, sentence: str, capsys: pytest.C
             ["http://127.0.0.1/flow", "--respond-to", "ask"],
             "--respond-to is about approvals; give --interrupts approval",
         ),
+        *(
+            ([*target, "--interrupts", "approval"], "--interrupts approval needs an input that passes the answer on")
+            for target in (
+                ["http://127.0.0.1/flow"],
+                ["http://127.0.0.1/flow#text"],
+                ["http://127.0.0.1/flow", "--respond-to", "ask"],
+                ["http://127.0.0.1/flow", "--input", "q=text"],
+                ["tests.genkit.scripted:words", "--input", "q=text"],
+            )
+        ),
         (["tests.genkit.scripted:words", "--header", "a: b"], "--header is for a flow at an address; this one runs in"),
     ],
 )

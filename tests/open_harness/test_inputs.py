@@ -76,7 +76,13 @@ async def test_a_key_that_is_missing_fails_the_turn_and_is_named(
 
 
 @pytest.mark.parametrize(
-    "text", ["{{ $exists(flow.input.depth) ? 'deep' : 'flat' }}", "{{ flow.input.depth ?? 'flat' }}"]
+    "text",
+    [
+        "{{ $exists(flow.input.depth) ? 'deep' : 'flat' }}",
+        "{{ flow.input.depth ?? 'flat' }}",
+        "{{ flow.input.depth ?: 'flat' }}",
+        "{{ flow.input.depth ? flow.input.depth : 'flat' }}",
+    ],
 )
 async def test_a_key_whose_existence_the_flow_asks_for_may_be_missing(text: str) -> None:
     assert await outcome(flow(echo("a", "{{ flow.input.message }}"), echo("b", text))) == "flat"

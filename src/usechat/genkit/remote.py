@@ -16,7 +16,7 @@ from usechat.genkit.approvals import MapApproval, respond_by_schema
 from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
 from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, history_input, messages_input
 from usechat.genkit.schemas import input_for
-from usechat.genkit.wire import FlowChunk, FlowEvent, StreamReader
+from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
 from usechat.turn import Turn, current_context
 
 __all__ = ["RemoteFlow"]
@@ -129,6 +129,8 @@ class RemoteFlow:
                 try:
                     async with aclosing(request.send(client)) as events:
                         async for event in events:
+                            if _is_failure(event):
+                                _advise_on_restarts(flow_input.data)
                             yield event
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                     raise self._unreachable(error) from error
@@ -217,6 +219,26 @@ class _StreamRequest:
             raise error_page(self._url, response.status_code, response.headers, body, show_public=self._show_public)
         self.stream_id = response.headers.get(_STREAM_ID, self.stream_id)
         return True
+
+
+def _is_failure(event: FlowEvent) -> bool:
+    match event:
+        case FlowFailure() | FlowResult({"finishReason": "failed"}):
+            return True
+    return False
+
+
+def _advise_on_restarts(data: Any) -> None:
+    """Log what may be wrong if tools were restarted: the server reports no more than an internal error."""
+    match data:
+        case {"resume": {"restart": [*calls]}}:
+            names = [call["toolRequest"]["name"] for call in calls]
+            _logger.warning(
+                "Genkit failed after a restart of %s. A tool of JavaScript's defineInterrupt cannot be restarted: "
+                "name it with --respond-to (in code: map_approval=respond_to(%r))",
+                ", ".join(names),
+                names,
+            )
 
 
 def _interrupts(actions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -1,5 +1,6 @@
 """The kind `genkit` of `usechat serve`: a flow at its address, or a Python object."""
 
+import inspect
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urldefrag, urlsplit
 
@@ -37,7 +38,10 @@ class GenkitTarget:
     ``#history``, ``#messages``, ``#agent`` or ``#stateless-agent``; ``--input`` maps the keys of another object.
     """
 
-    summary = "a flow at http://HOST/FLOW#INPUT, or MODULE:NAME of a Python flow, prompt or agent"
+    summary = (
+        "a flow at http://HOST/FLOW, with #text, #history (default), #messages, #agent or #stateless-agent for what it"
+        " takes, or MODULE:NAME of a Python flow, prompt or agent"
+    )
     options = GenkitOptions
 
     def recognises(self, target: str) -> bool:  # noqa: ARG002
@@ -82,6 +86,11 @@ class GenkitTarget:
             raise CannotServe("--respond-to is about approvals; give --interrupts approval, too")
         if options.reflection is not None and build_input is not None:
             raise CannotServe("--reflection finds the input of the flow, so name none: leave out --input and #…")
+        if options.interrupts == "approval" and not _can_resume(flow, build_input, options.reflection):
+            raise CannotServe(
+                "--interrupts approval needs an input that passes the answer on to the flow: add #messages, #agent or"
+                " #stateless-agent to the address, or give --reflection"
+            )
         transport = GenkitChatTransport(
             flow,
             build_input=build_input,
@@ -114,6 +123,15 @@ def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | Non
     if shape and build_input:
         raise CannotServe(f"#{shape} and --input contradict each other; give one of them")
     return url, INPUTS[shape] if shape else build_input
+
+
+def _can_resume(flow: Any, build_input: "InputBuilder | None", reflection: str | None) -> bool:
+    """Return whether the input can hold the answer to an interrupted tool. A schema tells it when it is known."""
+    from usechat.genkit.inputs import history_input
+
+    if build_input is None and (reflection is not None or not isinstance(flow, str)):
+        return True
+    return "map_approval" in inspect.signature(build_input or history_input).parameters
 
 
 def _require_address(options: GenkitOptions) -> None:

@@ -8,7 +8,7 @@ such as ``flow.input.topic``. The expressions of a flow show which keys it reads
 - If the flow reads exactly one key that has no source, that key gets the text; also one that may be missing, if the
   flow reads nothing else of the message.
 - A key that is still missing when a request comes fails the turn. A key whose existence the flow asks for
-  (``$exists(flow.input.depth)``, ``flow.input.depth ?? 3``) may be missing.
+  (``$exists(flow.input.depth)``, ``flow.input.depth ?? 3``, ``flow.input.depth ?: 3``) may be missing.
 """
 
 import logging

@@ -12,7 +12,7 @@ import pytest
 from tests.open_harness.flow_runs import constant, echo, edge, flow, run
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.flow import evaluation
+from usechat.open_harness.flow import evaluation, evaluators
 from usechat.open_harness.flow.evaluation import write_frame
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
@@ -111,6 +111,17 @@ async def test_the_time_limit_of_a_node_is_that_of_its_expressions() -> None:
 async def test_an_expression_that_needs_too_much_memory_fails_alone() -> None:
     with pytest.raises(ExpressionFailed, match="too much memory"):
         await evaluate("$pad('x', 600000000)", SCOPE)
+    assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
+
+
+@pytest.mark.parametrize("text", ["function($x) { $x }", "[function($x) { $x }][0]", "$replace(?, 'a', 'b')"])
+async def test_a_function_is_nothing_as_a_value(text: str) -> None:
+    assert await evaluate(text, Scope({})) is None
+
+
+async def test_a_value_that_is_nested_too_deeply_fails_alone() -> None:
+    with pytest.raises(ExpressionFailed, match="nested too deeply"):
+        await evaluate("$reduce([1..5000], function($a, $b) { {'x': $a} })", SCOPE)
     assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
 
 
@@ -352,6 +363,16 @@ def test_an_expression_that_reads_the_clock_is_evaluated_when_its_item_runs() ->
     ]
 
 
+async def test_the_clock_goes_on_after_another_expression_was_compiled() -> None:
+    requester = Requester("", "clock")
+    for text in ("$millis()", "$count([1])"):
+        await evaluate(text, Scope({}, requester=requester))
+    began = time.time_ns() // 1_000_000
+    while (now := time.time_ns() // 1_000_000) < began + 5:
+        pass
+    assert await evaluate("$millis()", Scope({}, requester=requester)) >= now
+
+
 async def test_one_item_that_takes_too_long_fails_alone() -> None:
     """The message matches for ever; it is in one item. The others are evaluated by themselves then."""
     described = for_each(r"{{ $string($contains(item.text, /^(\w+\s?)*$/)) }}")
@@ -362,8 +383,15 @@ async def test_one_item_that_takes_too_long_fails_alone() -> None:
     assert told == ["true", None, "true"]
 
 
+@pytest.mark.parametrize("watches", [True, False], ids=["watches pipes", "cannot watch pipes, as on Windows"])
 @pytest.mark.parametrize("loop", [name for name in ("asyncio", "uvloop") if find_spec(name)])
-def test_an_evaluator_takes_small_and_large_requests_in_turns_on_every_event_loop(loop: str) -> None:
+def test_an_evaluator_takes_small_and_large_requests_in_turns_on_every_event_loop(
+    loop: str, watches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle: list[Any] = []
+    monkeypatch.setattr(evaluators, "_CAN_WATCH_PIPES", watches)
+    monkeypatch.setattr(evaluators, "_idle", idle)
+
     async def sizes() -> list[Any]:
         found = []
         for size in (2, 100_000, 2, 100_000):
@@ -375,3 +403,28 @@ def test_an_evaluator_takes_small_and_large_requests_in_turns_on_every_event_loo
         return found
 
     assert import_module(loop).run(sizes()) == [2, 100_000, 2, 100_000]
+    assert import_module(loop).run(sizes()) == [2, 100_000, 2, 100_000]  # by the evaluator that the first loop used
+    idle.pop().close()
+
+
+async def test_event_loops_of_other_threads_have_evaluators_of_their_own() -> None:
+    async def shouted(text: str) -> list[Any]:
+        return [await evaluate(f"$uppercase('{text}')", Scope({})) for _ in range(20)]
+
+    elsewhere = asyncio.to_thread(lambda: asyncio.run(shouted("b")))
+    assert [*await asyncio.gather(shouted("a"), elsewhere, shouted("c"))] == [["A"] * 20, ["B"] * 20, ["C"] * 20]
+    assert await shouted("d") == ["D"] * 20
+
+
+async def test_an_evaluator_that_the_system_has_killed_while_it_was_idle_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idle: list[Any] = []
+    monkeypatch.setattr(evaluators, "_idle", idle)
+    assert await evaluate("$uppercase('x')", Scope({})) == "X"
+    idle[0]._process.kill()  # noqa: SLF001 (as the system does when memory runs out)
+    async with asyncio.timeout(30):
+        while idle:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert await evaluate("$uppercase('x')", Scope({})) == "X"
+    idle.pop().close()

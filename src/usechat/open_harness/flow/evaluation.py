@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-__all__ = ["compile_expression", "evaluate", "limit_memory", "read_frame", "write_frame"]
+__all__ = ["compile_expression", "evaluate", "frame_in", "limit_memory", "read_frame", "write_frame"]
 
 _DEEPEST: Final = 100
 """How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
@@ -42,6 +42,8 @@ def compile_expression(text: str) -> Any:
 def evaluate(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> Any:
     """Return the value of an expression; what does not exist is ``None``. The limit does not interrupt functions."""
     compiled = compile_expression(text)
+    # Functions read the clock of the current expression; for the library that is the one which was compiled last.
+    compiled.CURRENT.jsonata = compiled
     # The clock of the bounds starts when they are set.
     compiled.environment.set_runtime_bounds(timeout_ms, _DEEPEST)
     # Bindings are always given: without them the library would write into the compiled expression.
@@ -52,6 +54,13 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     """Read one frame; ``None`` if the stream has ended."""
     head = _read_exactly(stream, _LENGTH.size)
     return None if head is None else _read_exactly(stream, _LENGTH.unpack(head)[0])
+
+
+def frame_in(received: bytearray) -> bytes | None:
+    """Return the frame that was received in pieces; ``None`` if some are missing."""
+    content = memoryview(received)[_LENGTH.size :]
+    is_complete = len(received) >= _LENGTH.size and len(content) == _LENGTH.unpack_from(received)[0]
+    return bytes(content) if is_complete else None
 
 
 def write_frame(stream: BinaryIO, content: bytes) -> None:
@@ -71,6 +80,11 @@ def _read_number(text: str) -> float:
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
+# Made once: json.loads and json.dumps with options make one for each call. Functions are nothing, as in JavaScript.
+_DECODER: Final = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
+_ENCODER: Final = json.JSONEncoder(default=lambda _function: None)
+
+
 def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Take over the new values of a request; return those that its expressions see."""
     if request["forgets"]:
@@ -81,18 +95,23 @@ def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name in request["names"]}
 
 
-def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
     values = {**shared, **scope["values"]}
-    return [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+    answers = [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+    return f"[{','.join(answers)}]"
 
 
-def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> dict[str, Any]:
+def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> str:
+    """Return an answer as JSON. A value that cannot be written fails alone, and not the process."""
     try:
-        return {"value": evaluate(text, values, variables, timeout_ms)}
+        return _ENCODER.encode({"value": evaluate(text, values, variables, timeout_ms)})
     except MemoryError:
-        return {"error": "it needs too much memory"}
-    except Exception as error:
-        return {"error": str(error)}
+        error = "it needs too much memory"
+    except RecursionError:
+        error = "it is nested too deeply"
+    except Exception as raised:
+        error = str(raised)
+    return _ENCODER.encode({"error": error})
 
 
 def limit_memory() -> None:
@@ -110,15 +129,12 @@ def _serve() -> None:
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
-    # Made once: json.loads and json.dumps with options make one for each call.
-    decoder = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
-    encoder = json.JSONEncoder(default=str)
     known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        request = decoder.decode(frame.decode())
+        request = _DECODER.decode(frame.decode())
         shared = _learn(known, request)
         answers = [_answers(request, shared, scope) for scope in request["scopes"]]
-        write_frame(sys.stdout.buffer, encoder.encode(answers).encode())
+        write_frame(sys.stdout.buffer, f"[{','.join(answers)}]".encode())
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ _START_SECONDS: Final = 60.0
 """How long an evaluator may take to start; that does not count as the time of the expression."""
 _PIPE_BYTES: Final = 32 * 1024
 """What an empty pipe takes without blocking."""
+_READ_BYTES: Final = 64 * 1024
+"""How much is read from a pipe at a time."""
 _SMALL: Final = 2_000
 """How many values and characters are written as JSON in the event loop's thread."""
 _CAN_WATCH_PIPES: Final = os.name != "nt"
@@ -56,23 +58,33 @@ class Requester(NamedTuple):
 
 
 class _Evaluator:
-    """One process. It is used by one thread at a time."""
+    """One process, which takes one request at a time."""
 
     def __init__(self) -> None:
         # -P: what lies in the working directory must not shadow a module that the evaluator imports.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(evaluation.__file__)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self._using = threading.Lock()
         self.is_ready = False
         self.run_id = ""
         self._known: dict[str, Any] = {}
         self._lengths: dict[str, int] = {}
         self._sent = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answer: asyncio.Future[bytes] | None = None
+        self._received = bytearray()
 
-    def wait_until_ready(self) -> None:
+    def is_free_for(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether an event loop may use it: no other one that runs reads its answers."""
+        return self._loop is None or self._loop is loop or self._loop.is_closed()
+
+    async def wait_until_ready(self) -> None:
         """Wait for the frame that says that the evaluator takes requests."""
-        self._receive()
+        await (self._next_frame() if _CAN_WATCH_PIPES else in_thread(self._receive))
         self.is_ready = True
 
     async def ask(
@@ -85,49 +97,63 @@ class _Evaluator:
     ) -> bytes:
         """Send a request and return the answer.
 
-        Large ones are written and read in a thread, because a pipe that is full blocks. For a small one, such as that
-        of each item of a list, a thread would take longer than the evaluation.
+        Large requests are written in a thread, because a pipe that is full blocks. For a small one, such as that of
+        each item of a list, a thread would take longer than the evaluation.
         """
         news = self._news(values, requester)
         request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
-        if not _CAN_WATCH_PIPES or not _is_small([news["values"], news["grown"], *scopes]):
-            return await in_thread(lambda: self._exchange(json.dumps(request).encode()))
-        frame = json.dumps(request).encode()
-        if len(frame) > _PIPE_BYTES:
-            return await in_thread(lambda: self._exchange(frame))
-        self._send(frame)
-        await self._until_readable()
-        return await in_thread(self._receive) if self._is_large() else self._receive()
+        if not _CAN_WATCH_PIPES:
+            return await in_thread(lambda: self._exchange(request))
+        answer = self._next_frame()
+        frame = json.dumps(request).encode() if _is_small([news["values"], news["grown"], *scopes]) else b""
+        if 0 < len(frame) <= _PIPE_BYTES:
+            self._send(frame)
+        else:
+            await in_thread(lambda: self._send(frame or json.dumps(request).encode()))
+        return await answer
 
-    async def _until_readable(self) -> None:
-        """Wait until an answer begins to arrive, or the process has ended."""
-        assert self._process.stdout is not None, "it is a pipe"
+    def _next_frame(self) -> "asyncio.Future[bytes]":
+        """Return a future of the next frame. The event loop watches the pipe from the first time on."""
         loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
-        descriptor = self._process.stdout.fileno()
-        loop.add_reader(descriptor, arrived.set)
-        try:
-            await arrived.wait()
-        finally:
-            loop.remove_reader(descriptor)
-            os.set_blocking(descriptor, True)  # uvloop (libuv's uv_poll_init) makes it non-blocking
+        if self._loop is not loop:
+            self._loop = loop
+            loop.add_reader(self._answers.fileno(), self._read)
+        self._answer = loop.create_future()
+        return self._answer
 
-    def _is_large(self) -> bool:
-        """Return whether more arrives than a pipe holds."""
-        head = self._process.stdout.peek()[:4]  # type: ignore[union-attr]  # it is a buffered reader
-        return len(head) == 4 and int.from_bytes(head) > _PIPE_BYTES
+    def _read(self) -> None:
+        """Read what has arrived: pieces of a frame, or nothing if the process has ended."""
+        assert self._loop is not None, "it watches the pipe"
+        assert self._answer is not None, "the first frame was awaited"
+        piece = os.read(self._answers.fileno(), _READ_BYTES)
+        self._received += piece
+        is_awaited = not self._answer.done()
+        if not piece:
+            self._loop.remove_reader(self._answers.fileno())
+            if is_awaited:
+                self._answer.set_exception(_ended())
+            elif self in _idle:  # the system killed it
+                _idle.remove(self)
+                self.close()
+        elif is_awaited and (frame := evaluation.frame_in(self._received)) is not None:
+            self._received.clear()
+            self._answer.set_result(frame)
 
-    def _exchange(self, frame: bytes) -> bytes:
-        self._send(frame)
+    def _exchange(self, request: Mapping[str, Any]) -> bytes:
+        self._send(json.dumps(request).encode())
         return self._receive()
 
     def _send(self, frame: bytes) -> None:
-        assert self._process.stdin is not None, "it is a pipe"
         self._sent += len(frame)
-        evaluation.write_frame(self._process.stdin, frame)  # type: ignore[arg-type]
+        try:
+            evaluation.write_frame(self._requests, frame)  # type: ignore[arg-type]
+        except BrokenPipeError:
+            raise _ended() from None
 
     def kill(self) -> None:
         """Kill the process and wait for its end, in a thread: another one may be waiting for its answer."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._answers.fileno())
         self._process.kill()
         threading.Thread(target=self._release, name="usechat-expressions", daemon=True).start()
 
@@ -162,20 +188,22 @@ class _Evaluator:
         return items[begin:end]
 
     def _receive(self) -> bytes:
-        assert self._process.stdout is not None, "it is a pipe"
         with self._using:
-            frame = evaluation.read_frame(self._process.stdout)  # type: ignore[arg-type]
+            frame = evaluation.read_frame(self._answers)  # type: ignore[arg-type]
         if frame is None:
-            raise ExpressionFailed("the process that evaluates expressions ended: it needs too much memory")
+            raise _ended()
         return frame
 
     def _release(self) -> None:
         self._process.wait()
         with self._using:
-            for pipe in (self._process.stdin, self._process.stdout):
-                assert pipe is not None, "it is a pipe"
+            for pipe in (self._requests, self._answers):
                 with contextlib.suppress(BrokenPipeError):  # a request that was not sent in full
                     pipe.close()
+
+
+def _ended() -> ExpressionFailed:
+    return ExpressionFailed("the process that evaluates expressions ended: it needs too much memory")
 
 
 def _is_small(values: list[Any]) -> bool:
@@ -230,10 +258,11 @@ async def evaluate_in_process(
     A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
     ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
     """
-    slots = _slots_of(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    slots = _slots_of(loop)
     try:
         async with asyncio.timeout(timeout_ms / 1000) as limit, slots.share(requester.owner), slots.all:
-            evaluator = _take(requester.run_id)
+            evaluator = _take(requester.run_id, loop)
             try:
                 if not evaluator.is_ready:
                     await _started(evaluator, limit)
@@ -261,12 +290,13 @@ def _slots_of(loop: asyncio.AbstractEventLoop) -> _Slots:
     return slots
 
 
-def _take(run_id: str) -> _Evaluator:
+def _take(run_id: str, loop: asyncio.AbstractEventLoop) -> _Evaluator:
     """Return an idle evaluator, if possible the one that knows the values of the run, or a new one."""
-    knowing = [evaluator for evaluator in _idle if run_id and evaluator.run_id == run_id]
-    if not _idle:
+    free = [evaluator for evaluator in _idle if evaluator.is_free_for(loop)]
+    if not free:
         return _Evaluator()
-    evaluator = (knowing or _idle)[-1]
+    knowing = [evaluator for evaluator in free if run_id and evaluator.run_id == run_id]
+    evaluator = (knowing or free)[-1]
     _idle.remove(evaluator)
     return evaluator
 
@@ -278,7 +308,7 @@ async def _started(evaluator: _Evaluator, limit: asyncio.Timeout) -> None:
     assert deadline is not None, "there is a time limit"
     left = deadline - now()
     limit.reschedule(now() + _START_SECONDS)
-    await in_thread(evaluator.wait_until_ready)
+    await evaluator.wait_until_ready()
     limit.reschedule(now() + left)
 
 

@@ -129,6 +129,7 @@ def read_syntax(text: str) -> Syntax:
     named = {id(symbol.steps[0]) for symbol in symbols if _begins_with_a_name(symbol)}
     is_whole = any(_reads_everything(symbol) for symbol in symbols if id(symbol) not in named)
     asked = [call.arguments[0] for call in symbols if _called(call) == "exists" and call.arguments]
+    asked += [symbol.condition for symbol in symbols if symbol.type == "condition" and _has_default(symbol)]
     return Syntax(
         all(_is_trivial(symbol) for symbol in symbols),
         None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
@@ -228,6 +229,14 @@ def _input_keys(symbols: Sequence[Any]) -> frozenset[str]:
         [key for steps in within for key in _first_names(steps[0])]
         + [str(key.value) for key in looked_up if key.type == "string"]
     )
+
+
+def _has_default(condition: Any) -> bool:
+    """Return whether a condition is such as ``a.b ?: 1``, which is ``a.b ? a.b : 1``."""
+    asked, then = condition.condition, condition.then
+    if asked.type != "path" or then.type != "path":
+        return False
+    return [step.value for step in asked.steps] == [step.value for step in then.steps]
 
 
 def _within_input(symbol: Any) -> Sequence[Any] | None:

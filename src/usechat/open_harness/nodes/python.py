@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
 
@@ -51,7 +52,11 @@ class FunctionNode:
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
         """Call the function."""
-        return await call_function(self._function, fields, context)
+        return await _call_function(self._function, (fields, context)[: self._argument_count], context)
+
+    @cached_property
+    def _argument_count(self) -> int:
+        return _argument_count(self._function)
 
 
 class PythonNode:
@@ -70,12 +75,12 @@ class PythonNode:
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
         """Call the function."""
         rest = {key: value for key, value in fields.items() if key != "function"}
-        return await call_function(import_function(fields.get("function")), rest, context)
+        function = import_function(fields.get("function"))
+        return await _call_function(function, (rest, context)[: _argument_count(function)], context)
 
 
-async def call_function(function: Callable[..., Any], fields: Mapping[str, Any], context: NodeContext) -> Any:
+async def _call_function(function: Callable[..., Any], arguments: tuple[Any, ...], context: NodeContext) -> Any:
     """Call a function of any kind and return its output."""
-    arguments = (fields, context)[: _argument_count(function)]
     said: list[str] = []
     output: Any = None
     if inspect.isasyncgenfunction(function):
