@@ -212,5 +212,7 @@ def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
     assert capsys.readouterr() == ("", "usechat: --check compares a file with the types; name the file with -o\n")
     assert main(["types", "typed_app:untyped"]) == 2
     assert "typed_app:untyped has no types; register them with" in capsys.readouterr().err
+    assert main(["types", "http://localhost:8000/api/chat"]) == 2
+    assert "'http://localhost:8000/api/chat' is an address; types come from the agent's code" in capsys.readouterr().err
     assert main(["types", "typed_app:agent", "-o", "none/chat.ts"]) == 2
     assert "none/chat.ts cannot be used: No such file or directory" in capsys.readouterr().err

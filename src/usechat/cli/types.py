@@ -42,6 +42,8 @@ def run(options: Namespace) -> int:
     """Write the types, or compare them with the file; return the exit code."""
     if options.check and options.output is None:
         raise InvalidSetting("--check compares a file with the types; name the file with -o")
+    if "://" in options.target:
+        raise CannotLoad(f"{options.target!r} is an address; types come from the agent's code: give MODULE:NAME")
     types = types_of(load_object(options.target))
     if types == ChatTypes():
         raise CannotLoad(
