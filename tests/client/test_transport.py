@@ -119,9 +119,9 @@ async def test_an_answer_without_a_body_is_no_stream() -> None:
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<!doctype html><html></html>", "the body is HTML, and no event stream"),
-        (b'{"answer": "hi"}', "the body is JSON, and no event stream"),
-        (b"hello", "the body is plain text, and no event stream"),
+        (b"<!doctype html><html></html>", "the body is HTML, not an event stream"),
+        (b'{"answer": "hi"}', "the body is JSON, not an event stream"),
+        (b"hello", "the body is plain text, not an event stream"),
         (b'0:"Hel"\n0:"lo"\n', "the body is the data stream of AI SDK 4"),
     ],
 )

@@ -11,7 +11,7 @@ end. A reply continues even if it is not awaited. A failure is raised by the rep
 begins shows with the next content. Copying a message for every delta would take quadratic time, so the copy is made
 when somebody looks, or right before a chunk that changes the message without showing it.
 
-Two differences to JavaScript are intended. A body that is no event stream is an error, see
+Two differences to JavaScript are intended. A body that is not an event stream is an error, see
 :mod:`usechat.client.transport`. And a resumed answer is always rebuilt from its ``start``: AI SDK 5 in a browser shows
 parts twice when it resumes after a lost connection.
 """

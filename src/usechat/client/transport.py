@@ -3,8 +3,8 @@
 The endpoint may be written in any language: a Next.js route, another Python server, a usechat server. The requests are
 those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{chat id}/stream`` to resume.
 
-Three things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
-was, where JavaScript shows an empty answer. And an answer that is closed before its end is stopped on the server with
+Three things are added to what the JavaScript client does. A body that is not an event stream is an error that says what
+it was, where JavaScript shows an empty answer. An answer that is closed before its end is stopped on the server with
 ``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run continue.
 Before files are sent, a server that has the route ``limits`` beside ``{url}`` is asked for its limits: a file that
 exceeds them is not sent.
