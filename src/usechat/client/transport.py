@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx2
 import msgspec
 
-from usechat.certificates import verification
+from usechat.certificates import explain_tls, verification
 from usechat.check.other_formats import nothing_read
 from usechat.client.relay import Relay
 from usechat.errors import (
@@ -395,7 +395,7 @@ def _what_failed(error: httpx2.HTTPError) -> str:
 
 
 def _reason(error: httpx2.HTTPError) -> str:
-    return str(error) or type(error).__name__
+    return explain_tls(str(error) or type(error).__name__)
 
 
 async def _beginning(response: httpx2.Response) -> str:
