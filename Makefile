@@ -4,7 +4,6 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
-PORT ?= 8000
 # Most tests wait for servers, clients and clocks half of their time: one process more than there are processors.
 WAITING := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The tests of the server that also run with agents behind a queue in Redis.
@@ -55,16 +54,17 @@ PAGE_STAMP := web/node_modules/.package-lock.json
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(PAGE) $(SITE) ## prepare the virtual environment, the npm packages, the page and the site that the demo shows
 
 page: $(PAGE) ## build the chat page
 
+demo: PORT ?= 8000
 demo: $(UV_STAMP) $(PAGE) $(SITE) ## serve the demo and its page, offline, at PORT (8000)
 	$(RUN) usechat demo --port $(PORT)
 
-demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
+demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that connects AI SDK pages to it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
 # Tells when a stage begins, and how long it took.
@@ -72,7 +72,7 @@ define stage
 	@echo "== $(1)"; begin=$$(date +%s); $(2) || exit 1; echo "== $(1): $$(($$(date +%s) - begin)) s"
 endef
 
-test: install ## every test, the core covered by its unit tests completely; then the unit tests over plain ASGI on another Python, and the fast ones on the rest
+test: install ## run all tests and require the coverage; then the unit tests over plain ASGI on another Python, and the fast tests on the others
 	$(call stage,the core with coverage,$(RUN) pytest -n auto $(CORE) --cov)
 	$(call stage,the other unit tests,$(RUN) pytest $(WAITING) $(UNIT) $(addprefix --ignore=,$(CORE)))
 	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) $(EXTERNAL_AGENTS))
@@ -95,52 +95,53 @@ test: install ## every test, the core covered by its unit tests completely; then
 	echo "== Tested with Python $$tested."; \
 	if [ -n "$$absent" ]; then echo "== NOT TESTED with Python$$absent: not installed on this machine."; fi
 
-test-quick: $(UV_STAMP) ## the fast tests of every package, without Node or a browser: about a minute
+test-quick: $(UV_STAMP) ## run the fast tests of every package, without Node or a browser: about a minute
 	$(call stage,fast tests,$(RUN) pytest $(QUICKLY))
 
-wheel: $(UV_STAMP) $(PAGE) $(SITE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
+wheel: $(UV_STAMP) $(PAGE) $(SITE) ## build the wheel, install it into an empty environment of each Python, and ask its demo a question
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -) $(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
 
 # Their packages conflict with those of the other environments (tool.uv.conflicts): each group has one of its own.
 FRAMEWORKS = USECHAT_FRAMEWORKS=$(1) UV_PROJECT_ENVIRONMENT=.venv-$(1) $(UV) run --quiet --no-default-groups --group $(1)
 
-test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in environments of their own
+test-frameworks: install ## run the real frameworks that `make test` replays from recordings, each group in its own environment
 	$(call FRAMEWORKS,frameworks) pytest -n auto tests/conformance/test_live_framework*.py
 	$(call FRAMEWORKS,llama-index) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_l*.py
 	$(call FRAMEWORKS,crewai) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_crewai.py
 
-record-frameworks: install ## write tests/adapters/recordings anew
+record-frameworks: install ## record the frameworks again, into tests/adapters/recordings
 	USECHAT_RECORD=1 $(call FRAMEWORKS,frameworks) pytest -n 0 tests/conformance/test_live_frameworks.py
 	USECHAT_RECORD=1 $(call FRAMEWORKS,llama-index) pytest -n 0 tests/conformance/test_live_frameworks.py
 	USECHAT_RECORD=1 $(call FRAMEWORKS,crewai) pytest -n 0 tests/conformance/test_live_frameworks.py
 
-check: $(UV_STAMP) ## formatting, lint, strict types and the layers
+check: $(UV_STAMP) ## check formatting, lint, strict types and layers
 	$(RUN) ruff format --check
 	$(RUN) ruff check
 	$(RUN) mypy $(SOURCES)
 	$(RUN) pytest -q tests/test_layers.py
 
-conformance: install ## only the tests in which the real npm clients and a real browser judge
+conformance: install ## run only the tests with the real npm clients and a real browser
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 
-fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
+fuzz: install ## search for failures that the tests do not cover, for FUZZ_SECONDS (60); FUZZ_RELEASES adds releases of `ai`
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
-mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must notice 95 % of the changes
+mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must detect 95 % of the changes
 	$(RUN) python -m scripts.mutants
 
-bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks, chats) measures one part
+bench: install ## measure usechat and its peers side by side; ONLY=core (server, agent-ops, open-harness, frameworks, chats) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentation, and build its site into build/docs
 	$(RUN) python -m scripts.generate_docs
 	$(RUN) python -m scripts.build_site
 
-docs-serve: docs ## build the site and show it on PORT (8001)
-	$(RUN) python -m http.server --bind 127.0.0.1 --directory build/docs $(or $(PORT),8001)
+docs-serve: PORT ?= 8001
+docs-serve: docs ## build the site and serve it on PORT (8001)
+	$(RUN) python -m http.server --bind 127.0.0.1 --directory build/docs $(PORT)
 
-format: $(UV_STAMP) ## format, and fix what the linter can fix
+format: $(UV_STAMP) ## format the code, and fix what the linter can fix
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
@@ -120,3 +121,12 @@ def test_each_section_that_the_demo_can_cite_is_a_heading_on_the_site(site: Path
     cited = [(section.page, section.id.partition("#")[2]) for section in library().sections]
     assert [f"{page}#{anchor}" for page, anchor in cited if anchor not in anchors[page]] == []
     assert len(cited) > 300
+
+
+@pytest.mark.parametrize(("target", "port"), [("docs-serve", 8001), ("demo", 8000)])
+def test_make_serves_at_the_port_that_its_help_names(target: str, port: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PORT"}
+    commands = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert commands.stdout.endswith(f" {port}\n")

@@ -176,6 +176,7 @@ def test_types_may_have_the_names_that_the_file_itself_uses() -> None:
 
 
 MODULE = """
+import contextlib
 import dataclasses
 from usechat.typescript import chat_types
 
@@ -189,6 +190,19 @@ def agent(turn):
 
 def untyped(turn):
     return "Hi"
+
+def make_agent():
+    return agent
+
+async def make_later():
+    return agent
+
+@contextlib.asynccontextmanager
+async def make_context():
+    yield agent
+
+def fail():
+    raise LookupError("no key")
 """
 
 
@@ -212,5 +226,12 @@ def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
     assert capsys.readouterr() == ("", "usechat: --check compares a file with the types; name the file with -o\n")
     assert main(["types", "typed_app:untyped"]) == 2
     assert "typed_app:untyped has no types; register them with" in capsys.readouterr().err
+    assert main(["types", "typed_app:fail"]) == 2
+    assert "typed_app:fail made no agent: LookupError: no key (typed_app.py, line 28)\n" in capsys.readouterr().err
+    for factory in ("make_agent", "make_later", "make_context"):
+        assert main(["types", f"typed_app:{factory}"]) == 0
+        assert "export type ChatData = {\n  progress: Progress;\n};" in capsys.readouterr().out
+    assert main(["types", "http://localhost:8000/api/chat"]) == 2
+    assert "'http://localhost:8000/api/chat' is an address; types come from the agent's code" in capsys.readouterr().err
     assert main(["types", "typed_app:agent", "-o", "none/chat.ts"]) == 2
     assert "none/chat.ts cannot be used: No such file or directory" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The Python side of ``useChat``: any agent answers a stock Vercel AI SDK front end."""
+"""The Python side of ``useChat``: connect any agent to a Vercel AI SDK front end."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

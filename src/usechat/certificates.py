@@ -7,12 +7,22 @@ nobody; so they are loaded once per process.
 import functools
 import ssl
 
-__all__ = ["verification"]
+__all__ = ["explain_tls", "verification"]
 
 
 def verification(verify: ssl.SSLContext | bool = True) -> ssl.SSLContext | bool:
     """Return what to pass to an HTTP client as ``verify``: ``True`` becomes the authorities that httpx2 trusts."""
     return _authorities() if verify is True else verify
+
+
+def explain_tls(reason: str) -> str:
+    """Return why a connection failed; a server that answers TLS with plain HTTP is named in words.
+
+    >>> explain_tls("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
+    'the server does not use TLS; write http: instead of https:'
+    """
+    without_tls = "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason  # the latter since OpenSSL 3.4
+    return "the server does not use TLS; write http: instead of https:" if without_tls else reason
 
 
 @functools.cache

@@ -48,6 +48,7 @@ __all__ = [
     "Source",
     "adapters_for",
     "as_source",
+    "is_factory",
     "is_restartable",
     "object_source",
     "part_of",
@@ -448,7 +449,7 @@ class FactorySource:
         made.set_result(as_source(answer))
 
 
-def _is_factory(answer: Any) -> bool:
+def is_factory(answer: Any) -> bool:
     """Tell whether this is a function without arguments that makes what answers."""
     if not callable(answer) or _is_generator_function(answer):
         return False
@@ -483,7 +484,7 @@ def as_source(answer: Any) -> Source:
     if source is not None:
         return source
     _refuse_framework(answer)
-    if _is_factory(answer):
+    if is_factory(answer):
         return FactorySource(answer)
     _require_callable(answer)
     return FunctionSource(answer)

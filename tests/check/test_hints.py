@@ -96,7 +96,7 @@ def test_an_unknown_key_in_a_strict_release() -> None:
     [
         ("{'type': 'start'}", "This is how Python prints a dict"),
         ('0:"Hello"', "This is the data stream of AI SDK 4"),
-        ("Hello", "Plain text is no chunk"),
+        ("Hello", "Plain text is not a chunk"),
         ('{"type":', None),
     ],
 )

@@ -21,6 +21,21 @@ def test_statuses(status: int, rule: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "fix"),
+    [
+        (401, "Send valid credentials"),
+        (403, "Send valid credentials"),
+        (404, "Check the address"),
+        (405, "Check the address"),
+    ],
+)
+def test_a_status_that_says_more_has_advice_of_its_own(status: int, fix: str) -> None:
+    finding = refused(Capture(name="-", body=b"", status=status))
+    assert finding is not None
+    assert (finding.fix or "").startswith(fix)
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({}, []),

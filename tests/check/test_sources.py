@@ -16,6 +16,7 @@ import pytest
 from tests.certificate import write_certificate
 from tests.check.server import CHUNKED, END, OK, Item, piece, serving
 from tests.check.streams import text, turn
+from tests.client.endpoints import Endpoint, served
 from tests.conformance.served import unanswered_port
 from usechat.check import Capture, check_capture
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
@@ -222,6 +223,11 @@ def test_the_answer_is_no_http() -> None:
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(CannotJudge):
         fetch(url)
+
+
+def test_a_server_without_tls() -> None:
+    with served(Endpoint()) as url, pytest.raises(CannotJudge, match=r"did not answer: the server does not use TLS; "):
+        fetch(url.replace("http:", "https:"))
 
 
 def test_a_self_signed_certificate_is_accepted_on_request(tmp_path: Path) -> None:

@@ -143,6 +143,26 @@ def test_a_failure_is_exit_code_1_and_what_came_is_kept(chat: Chat) -> None:
     assert err.startswith("usechat chat: cannot connect to http://127.0.0.1:9/api/chat: ")
 
 
+def test_a_refusal_is_told_with_its_address_and_status(chat: Chat) -> None:
+    def shown(status: int, body: str) -> str:
+        with served(Endpoint(body.encode(), status=status, content_type="text/html")) as url:
+            code, out, err = chat("hi", url)
+            assert (code, out) == (1, "")
+            return err.removeprefix(f"usechat chat: {url} ")
+
+    assert shown(404, "Not Found\n") == "answered with status 404: Not Found\n"
+    assert shown(503, "") == "answered with status 503\n"
+    assert shown(500, "x" * 600) == f"answered with status 500: {'x' * 500}… (600 characters)\n"
+
+
+def test_closed_standard_input_is_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)  # what Python makes of `<&-`
+    assert main(["chat", "piped_agents:parrot"]) == 2
+    assert capsys.readouterr().err.startswith("usechat: standard input is empty; ")
+
+
 def test_an_answer_that_waits_for_a_person_is_exit_code_1(chat: Chat) -> None:
     code, out, err = chat("hi", "piped_agents:asking")
     assert (code, out) == (1, "")

@@ -100,6 +100,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["serve", "a:b", "--workers", "0"], "usechat serve: argument --workers: '0' is not a whole number above 0;"),
         (["serve", "a:b", "--conflict", "x"], "usechat serve: argument --conflict: invalid choice: 'x' (choose from "),
+        (
+            ["serve", "a:b", "--prot", "1"],
+            "usechat serve: unrecognized arguments: --prot 1; see usechat serve --help\n",
+        ),
+        (["--prot", "serve", "a:b"], "usechat: unrecognized arguments: --prot; see usechat --help\n"),
         (["serve", "nowhere:agent"], "usechat: there is no module 'nowhere' in "),
         (["check", "no-such-file"], "usechat check: no-such-file cannot be read: No such file or directory\n"),
         (["check", "http://"], "usechat check: http:// did not answer: "),

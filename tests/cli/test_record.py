@@ -1,6 +1,7 @@
 """`usechat record`, `usechat diff`, and `usechat check` of a recording."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,17 @@ def test_what_cannot_be_recorded_is_told_in_one_line(
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["http://h/", "--cors", "x"], ["http://h/", "--port", "0", "--header", "x"]]
+)
+def test_a_command_that_fails_leaves_the_recording_that_was_there(arguments: list[str], tmp_path: Path) -> None:
+    kept = written(tmp_path, "kept", LINES)
+    assert main(["record", *arguments, "-o", kept]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["record", "http://h/", "--port", str(taken.getsockname()[1]), "-o", kept]) == 2
+    assert Path(kept).read_text(encoding="utf-8") == "\n".join(LINES)
+
+
 def written(directory: Path, name: str, lines: list[str]) -> str:
     path = directory / f"{name}.usechat.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -118,9 +130,23 @@ def test_a_page_that_left_is_no_failure_and_an_endpoint_that_was_away_is_not_che
     away = written(tmp_path, "away", [*LINES[:2], '{"exchange":1,"at":2,"end":"broken"}'])
     assert main(["check", away]) == 2
     assert f"{away}, answer 1: the endpoint could not be reached" in capsys.readouterr().err
+    cut = written(tmp_path, "cut", LINES[:2])
+    assert main(["check", cut]) == 2
+    assert f"{cut}, answer 1: the recording has no response" in capsys.readouterr().err
+    short = written(tmp_path, "short", LINES[:6])
+    assert main(["check", short]) == 0
+    assert "the recording ends before the answer does" in capsys.readouterr().out
     broken = written(tmp_path, "broken", ["{}"])
     assert main(["check", broken]) == 2
     assert f"usechat check: {broken}, line 1: " in capsys.readouterr().err
+
+
+def test_a_recording_without_an_answer_is_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = written(tmp_path, "empty", LINES[:1])
+    assert main(["check", empty]) == 2
+    assert capsys.readouterr().err == (
+        f"usechat check: {empty} holds no answer to a chat request, so there is nothing to check\n"
+    )
 
 
 def test_an_answer_that_continues_a_message_is_checked_with_its_calls(tmp_path: Path) -> None:

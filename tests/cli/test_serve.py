@@ -297,7 +297,7 @@ def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFi
         assert "Only this machine can reach it" in served.written
         assert f"curl -N {served.url}/api/chat -H" in served.written
         complaint = complaint_about(["served_agents:plain", "--port", port], capsys)
-        assert complaint == f"usechat: port {port} of 127.0.0.1 cannot be used: Address already in use\n"
+        assert complaint.startswith(f"usechat: port {port} of 127.0.0.1 cannot be used: Address already in use; ")
         with httpx2.stream("POST", f"{served.url}/api/chat", json=question(), timeout=PATIENCE) as answer:
             pieces = answer.iter_bytes()
             while b"word" not in next(pieces):

@@ -15,6 +15,7 @@ from usechat.client.websocket import WebSocketChatTransport
 from usechat.errors import InvalidSetting, RequestRefused, StreamFailed
 from usechat.protocol.chunks import Chunk, chunk_from_json
 from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
 
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
@@ -297,3 +298,78 @@ def test_the_sync_chat_raises_what_went_wrong() -> None:
 def test_the_sync_chat_refuses_what_the_chat_refuses() -> None:
     with pytest.raises(InvalidSetting):
         SyncChat("nowhere")
+
+
+CALLING: tuple[Any, ...] = (
+    {"type": "start", "messageId": "m1"},
+    {"type": "tool-input-available", "toolCallId": "t1", "toolName": "where", "input": {}},
+    {"type": "finish"},
+)
+
+
+def test_a_callback_of_the_sync_chat_gives_the_output_of_a_tool() -> None:
+    def called(tool: ToolView) -> None:
+        chat.add_tool_output(tool.call_id, "Paris")
+
+    transport = Scripted(CALLING, HELLO)
+    with SyncChat(transport, on_tool_call=called, send_automatically_when=is_complete_with_tool_calls) as chat:
+        chat.send("Where am I?").wait()
+    assert transport.requests[1].messages[-1]["parts"] == [
+        {"type": "tool-where", "toolCallId": "t1", "state": "output-available", "input": {}, "output": "Paris"}
+    ]
+
+
+def test_a_callback_of_the_sync_chat_that_waits_is_an_error_and_not_a_deadlock() -> None:
+    def called(_tool: ToolView) -> None:
+        chat.send("And now?").wait()
+
+    with (
+        SyncChat(Scripted(CALLING, HELLO), on_tool_call=called) as chat,
+        pytest.raises(InvalidSetting, match="a callback of a SyncChat cannot wait"),
+    ):
+        chat.send("Where am I?").wait()
+
+
+def test_the_sync_chat_closes_the_transport_that_it_was_given() -> None:
+    class Closable(Scripted):
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    transport = Closable(HELLO)
+    with SyncChat(transport) as chat:
+        chat.send("hi").wait()
+        assert not transport.is_closed
+    assert transport.is_closed
+
+
+async def test_what_a_function_of_the_user_raises_is_raised_by_the_reply() -> None:
+    def failing(_messages: Sequence[UIMessage]) -> bool:
+        raise LookupError("mine")
+
+    async with Chat(Scripted(HELLO, HELLO), send_automatically_when=failing) as chat:
+        with pytest.raises(LookupError, match="mine"):
+            await chat.send("hi")
+        assert (chat.status, text_of(chat)) == ("ready", "Hello")  # as in JavaScript: the answer itself is fine
+        with pytest.raises(LookupError, match="mine"):
+            async for _ in chat.send("hi"):
+                pass
+
+
+async def test_a_chat_that_always_sends_again_can_be_stopped() -> None:
+    transport = Scripted(*[HELLO] * 5, [*HELLO[:3], None])
+    async with asyncio.timeout(10), Chat(transport, send_automatically_when=lambda _messages: True) as chat:
+        reply = chat.send("hi")
+        async for _ in reply:
+            if len(transport.requests) == 6:
+                await chat.stop()
+        assert (len(transport.requests), chat.status) == (6, "ready")
+
+
+async def test_a_coroutine_function_cannot_decide_what_is_sent() -> None:
+    async def always(_messages: Sequence[UIMessage]) -> bool:
+        return True
+
+    with pytest.raises(InvalidSetting, match="send_automatically_when is a plain function that returns a bool"):
+        Chat(Scripted(), send_automatically_when=always)  # type: ignore[arg-type]

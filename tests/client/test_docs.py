@@ -41,7 +41,7 @@ async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
 def test_talking_to_an_endpoint(capsys: pytest.CaptureFixture[str]) -> None:
     with serving({"weather": ChatApp(weather), "asking": ChatApp(asking)}) as served:
         asyncio.run(names_of(0)["main"](served.url("weather")))
-        assert capsys.readouterr().out == "It is 21.{'celsius': 21}\n"
+        assert capsys.readouterr().out == "It is 21.\nweather {'celsius': 21}\n"
         names_of(1)["ask"](served.url("weather"))
         assert capsys.readouterr().out == "It is 21.\n"
         assert asyncio.run(names_of(2)["locate"](served.url("asking"))) == "In Paris."

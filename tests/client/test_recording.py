@@ -235,6 +235,7 @@ async def test_a_recording_that_is_over_says_so() -> None:
         ([*LINES[:2], "", '{"exchange":1,"at":0,"end":"nonsense"}'], "t, line 4: end is one of complete, broken, left"),
         ([*LINES[:2], '{"exchange":1,"at":0,"bytes":"%"}'], "t, line 3: bytes is not base64"),
         ([*LINES[:2], '{"exchange":2,"at":0,"end":"left"}'], "t, line 3: the key 2 is missing"),
+        ([*LINES[:2], LINES[2][:20]], "t, line 3: this is not JSON, or it is cut off (Expecting "),
         (["[]"], "t, line 1: a recording of version 1 is expected, not []"),
         (["[" * 100_000], "t, line 1: "),
         ([*LINES[:2], '{"exchange":1,"at":0,"data":5}'], "t, line 3: Expected `str | null`, got `int` - at `$.data`"),
@@ -351,7 +352,8 @@ def test_the_ids_of_a_providers_items_may_differ() -> None:
 
 def test_differences_beside_the_parts_are_told_too() -> None:
     plain = StreamRecording.parse(LINES)
-    assert first_difference(plain, with_answer(status=500)) == "answer 1: the status was 200, now it is 500"
+    assert first_difference(plain, with_answer(status=500)) == "answer 1: the status was 200, now the status is 500"
+    assert first_difference(plain, with_answer(status=None)) == "answer 1: the status was 200, now there is no response"
     failed = with_answer(pieces=[*plain.exchanges[0].pieces, (3.0, frame({"type": "error", "errorText": "No."}))])
     assert first_difference(plain, failed) == 'answer 1: the error was null, now it is "No."'
     broken = with_answer(end="broken")

@@ -1,9 +1,10 @@
 """The HTTP transport against real sockets: what it asks, what it reads, and what it says when it cannot."""
 
 import asyncio
+import gzip
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,9 @@ async def test_an_answer_without_a_body_is_no_stream() -> None:
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<!doctype html><html></html>", "the body is HTML, and no event stream"),
-        (b'{"answer": "hi"}', "the body is JSON, and no event stream"),
-        (b"hello", "the body is plain text, and no event stream"),
+        (b"<!doctype html><html></html>", "the body is HTML, not an event stream"),
+        (b'{"answer": "hi"}', "the body is JSON, not an event stream"),
+        (b"hello", "the body is plain text, not an event stream"),
         (b'0:"Hel"\n0:"lo"\n', "the body is the data stream of AI SDK 4"),
     ],
 )
@@ -199,6 +200,58 @@ async def test_a_connection_that_breaks_in_the_answer_is_lost() -> None:
     with breaking_server([], head + frame(HELLO[0])) as url:
         error = await failure_of(url)
     assert isinstance(error, ConnectionLost)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
+
+
+def chunked(pieces: Iterable[bytes]) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(HEAD + b"\r\n\xef\xbb\xbf" + HELLO_BYTES, id="byte order mark"),
+        pytest.param(HEAD + b"\r\n" + HELLO_BYTES.replace(b"\n", b"\r\n"), id="carriage returns"),
+        pytest.param(HEAD + b"content-encoding: gzip\r\n\r\n" + gzip.compress(HELLO_BYTES), id="gzip"),
+        pytest.param(
+            HEAD
+            + b"transfer-encoding: chunked\r\n\r\n"
+            + chunked(HELLO_BYTES[at : at + 1] for at in range(len(HELLO_BYTES))),
+            id="one byte at a time",
+        ),
+        pytest.param(b"HTTP/1.1 103 Early Hints\r\n\r\n" + HEAD + b"\r\n" + HELLO_BYTES, id="early hints"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\n" + HELLO_BYTES, id="no headers at all"),
+    ],
+)
+async def test_a_server_may_write_the_same_stream_in_other_ways(response: bytes) -> None:
+    with breaking_server([], response) as url:
+        assert await read(HttpChatTransport(url)) == list(HELLO)
+
+
+async def test_a_redirect_that_keeps_the_request_is_followed() -> None:
+    with served(endpoint := Endpoint()) as url:
+        redirect = f"HTTP/1.1 308 Permanent Redirect\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n"
+        with breaking_server([], redirect.encode()) as moved:
+            assert await read(HttpChatTransport(moved)) == list(HELLO)
+    assert [(method, body["id"]) for method, _, body in endpoint.requests] == [("POST", "c 1")]
+
+
+async def test_an_answer_that_is_cut_inside_a_character_is_lost() -> None:
+    text = frame({"type": "text-delta", "id": "1", "delta": "é"}).replace(b"\\u00e9", "é".encode())
+    cut = b"".join(map(frame, HELLO[:3])) + text[: text.index("é".encode()) + 1]
+    with breaking_server([], HEAD + b"content-length: 1000\r\n\r\n" + cut) as url:
+        async with Chat(HttpChatTransport(url)) as chat:
+            with pytest.raises(ConnectionLost):
+                await chat.send("hi")
+            assert (chat.status, chat.last and chat.last.text) == ("error", "")
+
+
+async def test_a_server_without_tls_is_named() -> None:
+    with served(Endpoint()) as url:
+        error = await failure_of(url.replace("http:", "https:"), retries=0)
+    assert str(error).endswith(": the server does not use TLS; write http: instead of https:")
 
 
 async def leave_early(transport: HttpChatTransport) -> None:

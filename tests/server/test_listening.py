@@ -56,5 +56,6 @@ def test_a_port_that_is_taken() -> None:
     [taken] = listen(resolve("127.0.0.1", 0))
     with taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CannotListen, match=f"^port {port} of 127.0.0.1 cannot be used: Address already in use$"):
+        text = f"port {port} of 127.0.0.1 cannot be used: Address already in use; stop the program that uses it, or "
+        with pytest.raises(CannotListen, match=f"^{text}choose another port$"):
             listen(resolve("127.0.0.1", port))

@@ -11,11 +11,13 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from usechat import parts
+from usechat.client import RecordedExchange, StreamPlayer, StreamRecording
 from usechat.errors import (
     AnswerTimedOut,
     CannotAnswer,
     CannotStart,
     ConnectionLost,
+    InvalidSetting,
     PublicError,
     RequestRefused,
     StreamFailed,
@@ -166,8 +168,25 @@ def test_a_refused_request_is_illegal_and_has_no_message(usechat_client: Clients
     assert answer.error.status == 404
     with pytest.raises(AssertionError, match="UC001 The server answers with a failure"):
         answer.assert_legal()
-    with pytest.raises(AssertionError, match="the agent gave no answer"):
+    with pytest.raises(
+        AssertionError, match="the agent gave no answer: http://testserver/nowhere answered with status 404"
+    ):
         _ = answer.text
+
+
+def test_an_answer_without_anything_is_none() -> None:
+    with AgentClient(
+        StreamPlayer(StreamRecording("http://h", [RecordedExchange(0, "POST", "", status=200)]))
+    ) as client:
+        answer = client.ask("hi")
+    with pytest.raises(AssertionError, match="the agent gave no answer: the stream is empty"):
+        _ = answer.text
+
+
+@pytest.mark.parametrize("secrets", [(), ("",), ("sk-1234", "")])
+def test_without_a_secret_nothing_can_be_redacted(usechat_client: Clients, secrets: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidSetting, match="needs at least one secret, and no secret may be empty"):
+        usechat_client(weather).ask("hi").assert_redacted(*secrets)
 
 
 async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:

@@ -167,7 +167,7 @@ def fix_for_unreadable(text: str) -> str | None:
     if re.match(r"[0-9a-f]:", text):
         return 'This is the data stream of AI SDK 4: send chunks such as {"type":"text-delta",…} instead.'
     if "{" not in text:
-        return 'Plain text is no chunk: send it as the `delta` of {"type":"text-delta","id":…,"delta":…}.'
+        return 'Plain text is not a chunk: send it as the `delta` of {"type":"text-delta","id":…,"delta":…}.'
     return None
 
 

@@ -91,7 +91,7 @@ def nothing_read(beginning: bytes) -> Finding:
     if _DATA_STREAM_OF_4.match(lines[0]):
         return Finding("UC005", "", "the body is the data stream of AI SDK 4")
     name = _looks_like(lines)
-    return Finding("UC004", "", f"the body is {name}, and no event stream", _FIXES.get(name))
+    return Finding("UC004", "", f"the body is {name}, not an event stream", _FIXES.get(name))
 
 
 def _looks_like(lines: list[bytes]) -> str:

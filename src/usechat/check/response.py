@@ -15,6 +15,14 @@ __all__ = ["Capture", "body_findings", "header_findings", "pace_findings", "refu
 _MANY_CHUNKS: Final = 10
 _LONG_WAIT: Final = 1.0
 _ONE_MOMENT: Final = 0.1
+_WRONG_ADDRESS: Final = "Check the address: there is no chat route at this path. The usual path is /api/chat."
+_NO_CREDENTIALS: Final = "Send valid credentials, such as the header `Authorization: Bearer …`."
+_STATUS_FIXES: Final = {
+    401: _NO_CREDENTIALS,
+    403: _NO_CREDENTIALS,
+    404: _WRONG_ADDRESS,
+    405: _WRONG_ADDRESS,
+}
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +53,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 def refused(capture: Capture) -> Finding | None:
     """Return why clients do not read the body of this response at all; None if they do."""
     if not 200 <= capture.status < 300:
-        return Finding("UC001", "", f"the server answers {capture.status}")
+        return Finding("UC001", "", f"the server answers {capture.status}", _STATUS_FIXES.get(capture.status))
     if capture.status in (204, 205):
         return Finding("UC002", "", f"the server answers {capture.status}, which has no body")
     return None

@@ -66,9 +66,9 @@ ERRORS: Final = (
     ),
     (
         "UC004",
-        "The body is no event stream",
+        "The body is not an event stream",
         _EMPTY_TURN,
-        "Write each chunk as `data: `, its JSON and a blank line; clients skip every line that begins otherwise.",
+        "Write each chunk as `data: `, its JSON and a blank line; clients skip every line that begins differently.",
     ),
     (
         "UC005",
@@ -139,7 +139,7 @@ ERRORS: Final = (
     ),
     (
         "UC201",
-        "A chunk is no object",
+        "A chunk is not an object",
         _REJECTED,
         'Send one JSON object per event, with a "type".',
     ),
@@ -323,7 +323,7 @@ WARNINGS: Final = (
         "UC111",
         "A line belongs to no event",
         "Nothing of this line: clients skip every line that does not begin with `data:`.",
-        "Begin each line of an event with `data: `; escape line ends inside of JSON strings as \\n.",
+        "Begin each line of an event with `data: `; escape line ends inside JSON strings as \\n.",
     ),
     (
         "UC112",

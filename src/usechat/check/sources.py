@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from usechat.certificates import explain_tls
 from usechat.check.response import Capture
 from usechat.errors import CannotJudge, FalseEncoding
 
@@ -104,7 +105,7 @@ class _Received:
         except asyncio.CancelledError:
             pass
         except (httpx2.InvalidURL, httpx2.HTTPError) as error:
-            self._failure = f"did not answer: {str(error) or type(error).__name__}"
+            self._failure = f"did not answer: {explain_tls(str(error) or type(error).__name__)}"
             if "CERTIFICATE_VERIFY_FAILED" in self._failure:
                 self._failure += "; --insecure accepts every certificate"
 

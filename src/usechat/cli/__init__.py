@@ -64,6 +64,13 @@ class CommandParser(argparse.ArgumentParser):
             prog, usage=usage, description=description, formatter_class=formatter, allow_abbrev=False, **options
         )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse what this command knows; refuse the rest here, so that the error names this command and its help."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and one line."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from usechat.cli import options as read
 from usechat.cli.targets import load_object
-from usechat.client.views import printable
+from usechat.client.views import printable, printable_failure
 from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UnusableFile, UsechatError
 from usechat.protocol.releases import release
 from usechat.protocol.values import json_text
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Talk to what the options name; return the exit code."""
     release(options.sdk)  # raises what is wrong with it before anything is asked
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not options.json
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and not options.json
     if is_terminal:
         for package, module in _NEEDED.items():
             if find_spec(module) is None:
@@ -168,17 +168,19 @@ async def _answer_pipe(transport: "Transport", options: Namespace, files: "list[
         except BrokenPipeError:  # the reader of the text has gone
             raise
         except (UsechatError, OSError) as error:
-            failure = str(error)
+            failure = printable_failure(error)
         if options.json:
             _write(json_text(chat.messages))
     if not options.raw and (options.json or has_text):
         _write("\n")
     if failure:
-        sys.stderr.write(f"usechat chat: {printable(failure)}\n")
+        sys.stderr.write(f"usechat chat: {failure}\n")
     return int(bool(failure))
 
 
 def _read_message() -> str:
+    if sys.stdin is None:  # closed (`<&-`), as it is for some services
+        return ""
     try:
         text = sys.stdin.read().strip()
         text.encode()  # in some locales, Python reads bytes that are not UTF-8 as surrogates
@@ -194,7 +196,8 @@ def _waits_for(chat: "Chat") -> str:
     last = chat.last
     questions = [] if last is None else last.questions
     names = [str(tool.input.get("toolName")) if tool.asks_for_approval else tool.name for tool in questions]
-    return f"the answer waits for a person: {', '.join(names)}; run the command in a terminal" if names else ""
+    waiting = printable(", ".join(names))
+    return f"the answer waits for a person: {waiting}; run the command in a terminal" if names else ""
 
 
 def _write(text: str) -> None:

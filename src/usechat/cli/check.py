@@ -104,12 +104,18 @@ def _check_recording(name: str, sdks: Sequence[str]) -> Iterator[tuple[Report | 
     try:
         answers = StreamRecording.read(name).questions
     except UnusableFile as error:
-        answers = []
         yield Unjudged(name, str(error)), Unjudged.exit_code
+        return
+    if not answers:
+        yield (
+            Unjudged(name, f"{name} holds no answer to a chat request, so there is nothing to check"),
+            Unjudged.exit_code,
+        )
     for number, answer in enumerate(answers, 1):
         place = f"{name}, answer {number}"
         if answer.status is None:
-            yield Unjudged(place, f"{place}: the endpoint could not be reached"), Unjudged.exit_code
+            reason = "the endpoint could not be reached" if answer.end == "broken" else "the recording has no response"
+            yield Unjudged(place, f"{place}: {reason}"), Unjudged.exit_code
             continue
         report = check_capture(answer.capture(place), sdks)
         yield report, int(not all(verdict.ok for verdict in report.verdicts.values()))

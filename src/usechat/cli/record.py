@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
@@ -54,14 +55,17 @@ def run(options: Namespace) -> int:
     from usechat.server import uvicorn
     from usechat.server.listening import listen, resolve
 
-    with _opened(options.output) as file:
+    _app(options, io.StringIO())  # raises what is wrong with the options before an existing recording is replaced
+    [listening] = listen(resolve(_HOST, options.port))
+    with listening, _opened(options.output) as file:
         app = _app(options, file)
-        sockets = listen(resolve(_HOST, options.port))
-        address = f"http://{_HOST}:{sockets[0].getsockname()[1]}"
+        address = f"http://{_HOST}:{listening.getsockname()[1]}"
         sys.stdout.write(f"usechat records {options.url} at {address}{options.path} in {options.output}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
-            uvicorn.run(lambda: app, sockets=sockets, workers=1, reload_directory=None, log_format="text", grace=_GRACE)
+            uvicorn.run(
+                lambda: app, sockets=[listening], workers=1, reload_directory=None, log_format="text", grace=_GRACE
+            )
     return 0
 
 

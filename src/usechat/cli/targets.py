@@ -40,6 +40,7 @@ __all__ = [
     "ServedAnswer",
     "ServedApp",
     "Target",
+    "describe",
     "directory_of",
     "installed_targets",
     "is_asgi_app",
@@ -225,7 +226,7 @@ class _BrokenTarget:
     options = NoOptions
 
     def __init__(self, name: str, error: Exception) -> None:
-        self._text = f"the kind {name} cannot be loaded: {_describe(error)}"
+        self._text = f"the kind {name} cannot be loaded: {describe(error)}"
         self.summary = f"unknown: {self._text}"
         self._error = error
 
@@ -319,7 +320,7 @@ def _import(place: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # whatever the code of the user does when it is imported
         if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise CannotLoad(f"there is no module {place!r} in {directory} or on the Python path") from error
-        raise CannotLoad(f"{place} cannot be imported: {_describe(error)}") from error
+        raise CannotLoad(f"{place} cannot be imported: {describe(error)}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -341,8 +342,8 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _describe(error: BaseException) -> str:
-    """Describe in one line what an imported file raised, and where."""
+def describe(error: BaseException) -> str:
+    """Describe in one line what the code of the user raised, and where."""
     said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames or frames[-1].filename == __file__:

@@ -1,13 +1,18 @@
 """The command `usechat types`: writes TypeScript types of what an agent says."""
 
 import argparse
+import asyncio
+import contextlib
+import inspect
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from usechat.cli.targets import load_object
+from usechat.cli.targets import describe, load_object
 from usechat.errors import CannotLoad, InvalidSetting, UnusableFile
+from usechat.sources import is_factory
 from usechat.typescript import ChatTypes, types_of, typescript
 
 __all__ = ["add_arguments", "run"]
@@ -32,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "usechat types [options] OBJECT"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
-    add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
+    add(
+        "target",
+        metavar="OBJECT",
+        help="MODULE:NAME or path/to/file.py:NAME of an agent, or of a function without arguments that makes one",
+    )
     add("-o", dest="output", metavar="FILE", help="the file to write (default: standard output)")
     add("--check", action="store_true", help="write nothing, and report whether the file is up to date")
     parser.set_defaults(run=run)
@@ -42,7 +51,12 @@ def run(options: Namespace) -> int:
     """Write the types, or compare them with the file; return the exit code."""
     if options.check and options.output is None:
         raise InvalidSetting("--check compares a file with the types; name the file with -o")
-    types = types_of(load_object(options.target))
+    if "://" in options.target:
+        raise CannotLoad(f"{options.target!r} is an address; types come from the agent's code: give MODULE:NAME")
+    found = load_object(options.target)
+    types = types_of(found)
+    if types == ChatTypes() and is_factory(found):
+        types = asyncio.run(_types_of_made(found, options.target))
     if types == ChatTypes():
         raise CannotLoad(
             f"{options.target} has no types; register them with usechat.typescript.chat_types, or name an agent of"
@@ -60,6 +74,20 @@ def run(options: Namespace) -> int:
     except OSError as error:
         raise UnusableFile(f"{path} cannot be used: {error.strerror}") from None
     return 0
+
+
+async def _types_of_made(factory: Callable[[], Any], name: str) -> ChatTypes:
+    """Return the types of what a function without arguments makes, which `usechat serve` would serve."""
+    try:
+        made = factory()
+        if inspect.isawaitable(made):
+            made = await made
+        if not isinstance(made, contextlib.AbstractAsyncContextManager):
+            return types_of(made)
+        async with made as entered:
+            return types_of(entered)
+    except Exception as error:  # whatever the code of the user does
+        raise CannotLoad(f"{name} made no agent: {describe(error)}") from error
 
 
 def _compare(path: Path, text: str) -> int:

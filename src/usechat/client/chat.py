@@ -11,13 +11,14 @@ end. A reply continues even if it is not awaited. A failure is raised by the rep
 begins shows with the next content. Copying a message for every delta would take quadratic time, so the copy is made
 when somebody looks, or right before a chunk that changes the message without showing it.
 
-Two differences to JavaScript are intended. A body that is no event stream is an error, see
+Two differences to JavaScript are intended. A body that is not an event stream is an error, see
 :mod:`usechat.client.transport`. And a resumed answer is always rebuilt from its ``start``: AI SDK 5 in a browser shows
 parts twice when it resumes after a lost connection.
 """
 
 import asyncio
 import base64
+import inspect
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
@@ -224,6 +225,8 @@ class Reply:
         self._keeps_updates = False
         if self._task is not None:
             await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.result()  # raises what a function of the user raised: send_automatically_when
         if self.error is not None:
             raise self.error
         return self._chat.last
@@ -291,6 +294,7 @@ class Chat:
     Raises:
         UnknownRelease: ``sdk`` names no release.
         InvalidAddress: ``transport`` is a URL of another kind.
+        InvalidSetting: ``send_automatically_when`` is a coroutine function.
 
     A chat belongs to one event loop. A reply raises what went wrong: :class:`~usechat.errors.TransportError`,
     :class:`~usechat.errors.RemoteProtocolError` or :class:`~usechat.errors.StreamFailed`.
@@ -329,6 +333,8 @@ class Chat:
         self._release: Release = release(sdk)
         self._sdk = sdk
         self._body = dict(body)
+        if inspect.iscoroutinefunction(send_automatically_when):  # what it returns would always count as true
+            raise InvalidSetting("send_automatically_when is a plain function that returns a bool, not a coroutine")
         self._send_automatically_when = send_automatically_when
         self._on_tool_call = on_tool_call
         self._messages = list(messages)

@@ -67,6 +67,7 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _CHAT_PATH: Final = "/api/chat"
 _ENDS: Final = ("complete", "broken", "left")
+_UNREAD: Final = {"left": "the page left before the end", None: "the recording ends before the answer does"}
 
 
 class RecordedExchange(msgspec.Struct):
@@ -122,7 +123,7 @@ class RecordedExchange(msgspec.Struct):
             headers=self.headers,
             arrivals=tuple((at - self.at, size) for (at, _), size in zip(self.pieces, sizes, strict=True)),
             is_broken=self.end == "broken",
-            unread="the page left before the end" if self.end in ("left", None) else None,
+            unread=_UNREAD.get(self.end),
             continues=self.continues,
         )
 
@@ -253,6 +254,8 @@ def _read_event(value: Any, exchanges: dict[int, RecordedExchange]) -> None:
 
 
 def _what_is_wrong(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"this is not JSON, or it is cut off ({error.msg}, column {error.colno})"
     if isinstance(error, binascii.Error):
         return "bytes is not base64"
     return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
@@ -517,7 +520,7 @@ def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: st
 
 def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: str) -> str | None:
     if old.status != new.status:
-        return f"the status was {old.status}, now it is {new.status}"
+        return f"{_response(old, 'was')}, now {_response(new, 'is')}"
     (old_message, old_error), (new_message, new_error) = old.message(sdk), new.message(sdk)
     found = None
     if old_message is not None and new_message is not None:
@@ -527,6 +530,10 @@ def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: st
     if found is None and (old.end == "broken") != (new.end == "broken"):
         found = f"the connection was {_outcome(old)}, now it is {_outcome(new)}"
     return found
+
+
+def _response(exchange: RecordedExchange, verb: str) -> str:
+    return f"there {verb} no response" if exchange.status is None else f"the status {verb} {exchange.status}"
 
 
 def _outcome(exchange: RecordedExchange) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from usechat.client.chat import Chat, Reply, Status, Update
 from usechat.client.views import MessageView
+from usechat.errors import InvalidSetting
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
 from usechat.sources import ChatTransport
 
@@ -32,16 +33,28 @@ class LoopThread:
 
     def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function in the loop, wait for it and return its result."""
+        if self._is_current():  # a callback of the chat
+            return function(*arguments, **options)
 
         async def called() -> T:
             return function(*arguments, **options)
 
         return self.submit(called()).result()
 
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, wait for it and return its result."""
+        if self._is_current():
+            work.close()
+            raise InvalidSetting("a callback of a SyncChat cannot wait: nothing arrives before it has returned")
+        return self.submit(work).result()
+
     def close(self) -> None:
         """Stop the loop and end the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
+
+    def _is_current(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -68,11 +81,11 @@ class SyncReply:
 
     def wait(self) -> MessageView | None:
         """Wait for the end and return the last message."""
-        return self._thread.submit(self._wait()).result()
+        return self._thread.wait_for(self._wait())
 
     def __iter__(self) -> Iterator[Update]:
         updates = aiter(self._reply)
-        while (update := self._thread.submit(_next(updates)).result()) is not None:
+        while (update := self._thread.wait_for(_next(updates))) is not None:
             yield update
 
     async def _wait(self) -> MessageView | None:
@@ -87,7 +100,8 @@ async def _next(updates: Any) -> Update | None:
 class SyncChat:
     """A :class:`~usechat.client.Chat` for programs without an event loop; its methods may be called from any thread.
 
-    It takes what :class:`~usechat.client.Chat` takes. Callbacks are called in the thread of the loop.
+    It takes what :class:`~usechat.client.Chat` takes. Callbacks are called in the thread of the loop: they may call
+    ``add_tool_output``, but cannot wait for a reply. A transport belongs to the chat, which closes its connections.
 
     >>> import httpx2
     >>> from usechat.client import HttpChatTransport
@@ -100,6 +114,7 @@ class SyncChat:
     """
 
     def __init__(self, transport: ChatTransport | str, **options: Any) -> None:
+        self._transport = transport
         self._thread = LoopThread()
         try:
             self._chat = self._thread.call(Chat, transport, **options)
@@ -116,9 +131,15 @@ class SyncChat:
         self.close()
 
     def close(self) -> None:
-        """Stop what runs, close the transport if the chat was given a URL, and end the thread."""
-        self._thread.submit(self._chat.aclose()).result()
+        """Stop what runs, close the connections, and end the thread."""
+        self._thread.wait_for(self._aclose())
         self._thread.close()
+
+    async def _aclose(self) -> None:
+        await self._chat.aclose()
+        close = getattr(self._transport, "aclose", None)
+        if close is not None:  # also of a transport that was given: its connections end with the loop
+            await close()
 
     @property
     def id(self) -> str:
@@ -181,7 +202,7 @@ class SyncChat:
 
     def stop(self) -> None:
         """Stop the answer that is being received; what has arrived of it stays."""
-        self._thread.submit(self._chat.stop()).result()
+        self._thread.wait_for(self._chat.stop())
 
     def add_tool_output(self, call_id: str, output: Any = None, *, error_text: str | None = None) -> SyncReply:
         """Give the output of a client-side tool. The arguments are those of :meth:`Chat.add_tool_output`."""

@@ -34,7 +34,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from usechat.client.chat import Chat, Reply, file_part
-from usechat.client.views import MessageView, ToolView, printable
+from usechat.client.views import MessageView, ToolView, printable, printable_failure
 from usechat.errors import UnusableFile, UsechatError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
@@ -497,4 +497,4 @@ class TerminalChat:
             self._console.print(Markdown(printable(view.text)))
 
     def _complain(self, error: Exception) -> None:
-        self._console.print(Text(printable(str(error)), "bold red"))
+        self._console.print(Text(printable_failure(error), "bold red"))

@@ -3,8 +3,8 @@
 The endpoint may be written in any language: a Next.js route, another Python server, a usechat server. The requests are
 those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{chat id}/stream`` to resume.
 
-Three things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
-was, where JavaScript shows an empty answer. And an answer that is closed before its end is stopped on the server with
+Three things are added to what the JavaScript client does. A body that is not an event stream is an error that says what
+it was, where JavaScript shows an empty answer. An answer that is closed before its end is stopped on the server with
 ``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run continue.
 Before files are sent, a server that has the route ``limits`` beside ``{url}`` is asked for its limits: a file that
 exceeds them is not sent.
@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx2
 import msgspec
 
-from usechat.certificates import verification
+from usechat.certificates import explain_tls, verification
 from usechat.check.other_formats import nothing_read
 from usechat.client.relay import Relay
 from usechat.errors import (
@@ -395,7 +395,7 @@ def _what_failed(error: httpx2.HTTPError) -> str:
 
 
 def _reason(error: httpx2.HTTPError) -> str:
-    return str(error) or type(error).__name__
+    return explain_tls(str(error) or type(error).__name__)
 
 
 async def _beginning(response: httpx2.Response) -> str:

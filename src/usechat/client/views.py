@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from usechat.errors import RequestRefused
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
 
-__all__ = ["MessageView", "ToolView", "printable", "tool_parts_of", "with_stable_ids"]
+__all__ = ["MessageView", "ToolView", "printable", "printable_failure", "tool_parts_of", "with_stable_ids"]
+
+_LONGEST_BODY: Final = 500
+"""Characters of a refusal's body that a terminal shows: an error page of a web server is longer."""
 
 _CONTROL: Final = {
     number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\n\t"
@@ -20,6 +24,20 @@ def printable(text: str) -> str:
     True
     """
     return text.replace("\r\n", "\n").translate(_CONTROL)
+
+
+def printable_failure(error: Exception) -> str:
+    """Return what a terminal shows of a failed request; of a refusal also the address and the status.
+
+    >>> from usechat.errors import RequestRefused
+    >>> printable_failure(RequestRefused(status=404, body="Not Found", url="http://localhost:8000/chat"))
+    'http://localhost:8000/chat answered with status 404: Not Found'
+    """
+    if not isinstance(error, RequestRefused):
+        return printable(str(error))
+    body = error.body.strip()
+    text = body if len(body) <= _LONGEST_BODY else f"{body[:_LONGEST_BODY]}… ({len(body)} characters)"
+    return printable(f"{error.url} answered with status {error.status}{': ' if text else ''}{text}")
 
 
 def tool_parts_of(message: UIMessage) -> Iterator[dict[str, Any]]:

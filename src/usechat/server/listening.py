@@ -1,5 +1,6 @@
 """Listen at the addresses of a host name."""
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -53,7 +54,8 @@ def listen(addresses: Sequence[Address]) -> list[socket.socket]:
         except OSError as error:
             for opened in sockets:
                 opened.close()
-            raise CannotListen(f"port {port} of {name[0]} cannot be used: {error.strerror}") from None
+            hint = "; stop the program that uses it, or choose another port" if error.errno == errno.EADDRINUSE else ""
+            raise CannotListen(f"port {port} of {name[0]} cannot be used: {error.strerror}{hint}") from None
         port = listening.getsockname()[1]
     return sockets
 

@@ -23,8 +23,15 @@ from usechat.client.chat import (
 from usechat.client.in_process import InProcessTransport, asgi_app_of
 from usechat.client.sync import LoopThread
 from usechat.client.transport import HttpChatTransport, append_path
-from usechat.client.views import MessageView, ToolView, with_stable_ids
-from usechat.errors import AnswerTimedOut, ProtocolError, RequestRefused, StreamFailed, TransportError
+from usechat.client.views import MessageView, ToolView, printable_failure, with_stable_ids
+from usechat.errors import (
+    AnswerTimedOut,
+    InvalidSetting,
+    ProtocolError,
+    RequestRefused,
+    StreamFailed,
+    TransportError,
+)
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -161,7 +168,8 @@ class TestedAnswer:
     def message(self) -> MessageView:
         """The assistant's message. Fails the test if there is none."""
         if self._message is None:
-            raise AssertionError(f"the agent gave no answer; the error is {self.error!r}")
+            reason = "the stream is empty" if self.error is None else printable_failure(self.error)
+            raise AssertionError(f"the agent gave no answer: {reason}")
         return MessageView(self._message)
 
     @property
@@ -213,7 +221,11 @@ class TestedAnswer:
 
         The headers, the bodies, the decoded JSON and the joined deltas of all responses are searched. A secret is also
         found if it is escaped, or cut into several deltas or text parts.
+
+        Raises :class:`~usechat.errors.InvalidSetting` without a secret, or for an empty one: every response holds that.
         """
+        if not secrets or not all(secrets):
+            raise InvalidSetting("assert_redacted needs at least one secret, and no secret may be empty")
         for place, text in self._received():
             for secret in secrets:
                 escaped = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
