@@ -177,8 +177,11 @@ def test_what_contradicts_an_earlier_turn_leaves_parts_that_pass_the_clients_val
 
 
 @every_page
-def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see(judge: Judge, release: str, sdk: str) -> None:
-    sent: list[Part] = [parts.Text("<lane1.1>", lane="lane1"), parts.Step(), parts.Error("It broke.")]
+@pytest.mark.parametrize("step", [[parts.Step()], [parts.Step(), parts.ResetStep()]], ids=["step", "reset"])
+def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see(
+    judge: Judge, release: str, sdk: str, step: list[Part]
+) -> None:
+    sent: list[Part] = [parts.Text("<lane1.1>", lane="lane1"), *step, parts.Error("It broke.")]
     page = check_turn(judge, release, sdk, sent, None)
     assert [part["type"] for part in page["parts"]] == ["step-start", "text"]
 

@@ -189,9 +189,9 @@ class ToolCall(_Part, frozen=True):
     ToolInputAvailableChunk(tool_call_id='c1', tool_name='weather', input={'city': 'Oslo'}, ...)
 
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
-    runs: such a call does not wait for the client, and fails without a result. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
-    explains it.
-    ``provider_metadata`` is kept with the part, by provider.
+    runs: such a call does not wait for the client, and fails without a result. ``tool_metadata`` and ``title`` are for
+    the page. ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str

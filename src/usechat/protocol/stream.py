@@ -461,8 +461,12 @@ class MessageStream:
     def _send_step(self, part: parts.Step) -> None:
         if not self._send_steps or (self._step.open and self._step.empty):
             return
-        if self._tools.streams_input() if part.leaves_calls else self._is_held():
-            self._close_block(part.lane)
+        self._leave_step(part.lane, is_held=self._tools.streams_input() if part.leaves_calls else self._is_held())
+
+    def _leave_step(self, lane: str, *, is_held: bool) -> None:
+        """End the step, unless it must continue. The next one begins with its first content."""
+        if is_held:
+            self._close_block(lane)
         else:
             self._finish_step()
             self._step.ended = True  # also before the first step: data that follows stands in a step
@@ -502,8 +506,7 @@ class MessageStream:
     def _reset_step(self, part: parts.ResetStep) -> None:
         if not self._releases.knows("reset-step") or self._step.inherited or self._step.unmarked:
             self.downgraded["reset-step"] += 1
-            self._close_block(part.lane)
-            self._next_step()
+            self._leave_step(part.lane, is_held=self._is_held())
         elif self._step.open:
             self._end_step(chunks.ResetStepChunk())
             self._tools.reset_step()

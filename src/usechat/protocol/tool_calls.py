@@ -274,7 +274,7 @@ class ToolCalls:
             self._questions[approval_id] = call
             call.is_question = True
             asked = self._calls.get(str(call.input.get("toolCallId")))
-            if asked is not None and asked is not call:
+            if asked is not None and asked is not call and not asked.approval_shown:
                 self._remember_approval(approval_id, asked)
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
@@ -625,7 +625,8 @@ class ToolCalls:
         not: ``lastAssistantMessageIsCompleteWithApprovalResponses`` wants an outcome of each call of the step.
         """
         in_step = self._in_step.values()
-        if any(call.waits_for_client for call in in_step) and all(call.approval_id is None for call in in_step):
+        waits = any(call.waits_for_client and call.approved is None for call in in_step)
+        if waits and all(call.approval_id is None for call in in_step):
             return []
         calls = [call for call in self._shown.values() if call.by_provider and call.approved is None]
         return [

@@ -343,3 +343,11 @@ def test_a_call_of_the_provider_behind_the_result_of_another_tool_begins_a_step(
         for sent in ([*own, first], [first, *own], [first, p.ToolResult("p1", 1), second], [*own, *own])
     ]
     assert [len(found) for found in steps] == [2, 1, 1, 1]
+
+
+def test_a_step_that_cannot_be_reset_ends_and_the_next_begins_with_its_first_content() -> None:
+    assert body([p.Text("a"), p.ResetStep(), p.Error("It broke.")], "6") == [
+        StartStepChunk(),
+        *text("1", "a"),
+        FinishStepChunk(),
+    ]

@@ -382,3 +382,14 @@ def test_an_answer_finds_its_call_although_an_earlier_one_has_the_approval_id() 
         ToolApprovalRequestChunk("c2-approval", "c2", is_automatic=True),
         ToolApprovalResponseChunk("c2-approval", True),
     ]
+
+
+def test_a_tool_called_approval_does_not_change_the_answer_that_a_call_shows() -> None:
+    denied = {"type": "tool-rm", "toolCallId": "c1", "state": "approval-responded", "input": {}}
+    question = {"type": "tool-approval", "toolCallId": "q1", "state": "output-available", "output": {"approved": True}}
+    found = [
+        denied | {"approval": {"id": "a1", "approved": False}},
+        question | {"input": {"approvalId": "a1", "toolCallId": "c1"}},
+    ]
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": found})
+    assert stream.settle() == [StartChunk("m1"), ToolOutputDeniedChunk("c1")]
