@@ -19,6 +19,7 @@ FEATURES: Final = (
     "approval answered in the next turn",
     "client tool",
     "streamed input",
+    "tool of the provider",
     "step",
     "continuation",
 )
@@ -65,8 +66,8 @@ class _Teller:
 
     def _lane(self, lane: str) -> list[Part]:
         actions = st.sampled_from(
-            [self._text, self._text, self._server_tool, self._client_tool, self._approval, self._approval, self._step,
-             self._content]
+            [self._text, self._text, self._server_tool, self._provider_tool, self._client_tool, self._approval,
+             self._approval, self._step, self._content]
         )  # fmt: skip
         count = self.draw(st.integers(1, 4))
         return [part for _ in range(count) for part in self.draw(actions)(lane)]
@@ -87,6 +88,12 @@ class _Teller:
     def _server_tool(self, lane: str) -> list[Part]:
         call = f"call{self.number()}"
         return [*self._input(call, lane, completed=self.chance(90)), *self.outcome(call, lane)]
+
+    def _provider_tool(self, lane: str) -> list[Part]:
+        self.features.add("tool of the provider")
+        call = f"call{self.number()}"
+        made = parts.ToolCall(call, "search", {"q": call}, provider_executed=True, lane=lane)
+        return [made, *(self.outcome(call, lane) if self.chance(60) else [])]
 
     def outcome(self, call: str, lane: str) -> list[Part]:
         """Return what comes of a call."""

@@ -102,6 +102,17 @@ def test_a_block_that_is_reset_needs_no_end() -> None:
     [
         case("server-side-tool", [], *STEP, INPUT, OUTPUT, *NEXT_STEP, *text()),
         case("text-in-the-same-step", [("UC412", 5)], *STEP, INPUT, OUTPUT, *text()),
+        case("text-in-a-step-that-is-not-the-last", [], *STEP, INPUT, OUTPUT, *text(), *NEXT_STEP, *text()),
+        case("text-before-a-call-that-waits", [("UC411", 8)], *STEP, INPUT, OUTPUT, *text(), OTHER_INPUT, *STEP_END),
+        case(
+            "announced-again-after-a-preliminary-result",
+            [("UC421", 6)],
+            *STEP,
+            INPUT,
+            OUTPUT | {"preliminary": True},
+            INPUT,
+            OUTPUT,
+        ),
         case(
             "text-after-a-preliminary-result",
             [],

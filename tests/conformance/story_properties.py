@@ -92,8 +92,11 @@ def check_posting(judge: Judge, release: str, page: Any, about: Any, sent: list[
 
 
 def says_after_call(page: Any) -> bool:
-    """Tell whether text stands behind a call of the last step: a page that posts then would never stop posting."""
-    types = [part["type"] for part in page["parts"]]
+    """Tell whether text stands behind a call of the last step: a page that posts then would never stop posting.
+
+    No page posts because of a call that the provider ran.
+    """
+    types = [part["type"] for part in page["parts"] if not part.get("providerExecuted")]
     last_step = types[len(types) - types[::-1].index("step-start") :] if "step-start" in types else types
     calls = [index for index, kind in enumerate(last_step) if kind.startswith("tool-")]
     return bool(calls) and "text" in last_step[calls[0] :]
@@ -112,7 +115,8 @@ def answered(page: Any, *, approved: bool = True, unanswered: int = 0) -> Any:
 def waits(part: Any, asked_through_tool: set[str]) -> bool:
     if part.get("state") == "approval-requested":
         return True
-    return part.get("state") == "input-available" and part["toolCallId"] not in asked_through_tool
+    is_for_page = part.get("state") == "input-available" and not part.get("providerExecuted")
+    return is_for_page and part["toolCallId"] not in asked_through_tool
 
 
 def answer(part: Any, approved: bool) -> Any:

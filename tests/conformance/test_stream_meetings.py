@@ -177,8 +177,11 @@ def test_what_contradicts_an_earlier_turn_leaves_parts_that_pass_the_clients_val
 
 
 @every_page
-def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see(judge: Judge, release: str, sdk: str) -> None:
-    sent: list[Part] = [parts.Text("<lane1.1>", lane="lane1"), parts.Step(), parts.Error("It broke.")]
+@pytest.mark.parametrize("step", [[parts.Step()], [parts.Step(), parts.ResetStep()]], ids=["step", "reset"])
+def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see(
+    judge: Judge, release: str, sdk: str, step: list[Part]
+) -> None:
+    sent: list[Part] = [parts.Text("<lane1.1>", lane="lane1"), *step, parts.Error("It broke.")]
     page = check_turn(judge, release, sdk, sent, None)
     assert [part["type"] for part in page["parts"]] == ["step-start", "text"]
 
@@ -203,6 +206,79 @@ def test_ids_that_repeat_and_empty_ids_do_no_harm(judge: Judge, release: str, sd
     body = b"".join(map(frames.send, sent)) + frames.close()
     [result] = judge.chat(release, [Chat(body)])
     assert (result["status"], texts(result["message"])) == ("ready", ["aa", "bb", "c"])
+
+
+PROVIDERS_CALL = parts.ToolCall("p1", "search", {}, provider_executed=True, lane="lane2")
+OF_THE_PROVIDER: list[list[Part]] = [
+    [parts.ToolResult("c1", 1), PROVIDERS_CALL, parts.Text("<lane1.1>", lane="lane1")],
+    [parts.ToolCall("c1", "t"), PROVIDERS_CALL, parts.Text("<lane1.1>", lane="lane1")],
+    [parts.ApprovalRequest("a1", "c1"), PROVIDERS_CALL],
+    [
+        parts.ApprovalRequest("a1", "c1"),
+        parts.ApprovalResponse("a1", False),
+        parts.ToolCall("c2", "t"),
+        PROVIDERS_CALL,
+    ],
+    [PROVIDERS_CALL, parts.ApprovalRequest("a1", "p1", lane="lane2"), parts.Text("<lane1.1>", lane="lane1")],
+    [parts.ToolResult("c1", 1), PROVIDERS_CALL, parts.ApprovalRequest("a1", "p1")],
+]
+
+
+@pytest.mark.parametrize("sent", OF_THE_PROVIDER)
+@every_page
+def test_a_call_of_the_provider_without_a_result_keeps_no_page_busy(
+    judge: Judge, release: str, sdk: str, sent: list[Part]
+) -> None:
+    page = check_turn(judge, release, sdk, sent, None)
+    [complete] = judge.complete(RELEASES[release[0]][-1], [[USER, page]])
+    assert not any(complete.values())
+
+
+@pytest.mark.parametrize("release", [release for release in ALL_RELEASES if not release.startswith("5.")])
+@pytest.mark.parametrize("is_automatic", [False, True])
+def test_a_preliminary_result_is_taken_back_when_an_approval_is_asked_for(
+    judge: Judge, release: str, is_automatic: bool
+) -> None:
+    sent: list[Part] = [
+        parts.ToolResult("c1", "so far", preliminary=True),
+        parts.ApprovalRequest("a1", "c1", is_automatic=is_automatic),
+    ]
+    [part] = check_turn(judge, release, release, sent, None)["parts"][1:]
+    assert is_automatic or (part["state"], "output" in part) == ("approval-requested", False)
+
+
+@pytest.mark.parametrize("release", RELEASES["7"])
+def test_an_automatic_request_without_an_answer_is_denied_when_the_turn_ends(judge: Judge, release: str) -> None:
+    sent: list[Part] = [parts.ApprovalRequest("a1", "c1", is_automatic=True)]
+    for ending in ([], [parts.Error("It broke.")], [parts.Abort()]):
+        page = check_turn(judge, release, release, [*sent, *ending], None)
+        assert page["parts"][1]["state"] == "output-denied"
+
+
+@pytest.mark.parametrize("release", RELEASES["7"])
+def test_an_answer_does_not_change_an_earlier_call_with_the_same_approval_id(judge: Judge, release: str) -> None:
+    earlier = ASKED | {"state": "output-available", "output": 1, "approval": {"id": "a0", "approved": True}}
+    sent: list[Part] = [parts.ApprovalRequest("a0", "c2"), parts.ApprovalResponse("a0", False)]
+    page = check_turn(judge, release, release, sent, message(earlier))
+    told = [(part["toolCallId"], part["state"]) for part in page["parts"] if "toolCallId" in part]
+    assert told == [("c1", "output-available"), ("c2", "output-denied")]
+
+
+@every_page
+def test_a_call_whose_input_was_refused_takes_no_result_in_a_later_turn(judge: Judge, release: str, sdk: str) -> None:
+    page = check_turn(judge, release, sdk, [parts.ToolInputError("c1", "t", "bad", {})], None)
+    state = page["parts"][1]["state"]
+    later = check_turn(judge, release, sdk, [parts.ToolResult("c1", 1), parts.Text("<lane1.1>", lane="lane1")], page)
+    assert state == "output-error"
+    assert "input" in page["parts"][1] or later["parts"][1] == page["parts"][1]
+
+
+@every_page
+def test_a_streamed_input_ends_in_the_step_where_it_began(judge: Judge, release: str, sdk: str) -> None:
+    open_call = {"type": "tool-t", "toolCallId": "c1", "state": "input-available", "input": {}}
+    sent: list[Part] = [parts.ToolInputStart("c2", "t"), parts.ToolError("c1", "no")]
+    page = check_turn(judge, release, sdk, sent, message(open_call))
+    assert [part["toolCallId"] for part in page["parts"] if "toolCallId" in part] == ["c1", "c2"]
 
 
 class Incomparable(dict[str, Any]):

@@ -168,9 +168,7 @@ class Order:
         self._open[key] = _OpenBlock(frame.place, self._calls.count)
         self._opened_in_step.append(key)
         self._closed.pop(key, None)
-        if call := self._calls.text_begins():
-            text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'
-            yield Finding("UC412", call.tool_call_id, text), frame
+        self._calls.text_begins(kind, frame)
 
     def _block_delta(self, chunk: Any, frame: Frame) -> Iterator[Note]:
         kind = _BLOCKS[type(chunk)]

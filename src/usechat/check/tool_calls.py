@@ -74,6 +74,8 @@ class CheckedCalls:
         """Those of them that keep a page from sending the chat by itself."""
         self._step_with_text_after = -1
         """The last step in which text follows a finished call."""
+        self._text_after: tuple[Finding, Place] | None = None
+        """Where it follows."""
 
     def knows(self, tool_call_id: str) -> bool:
         """Return whether there was input for the call."""
@@ -93,13 +95,16 @@ class CheckedCalls:
         """Yield the calls that a page shows as running."""
         return (call for call in self._calls.values() if call.state in _RUNNING)
 
-    def text_begins(self) -> CheckedCall | None:
-        """Return the finished call that a new text follows, if all calls of the current step are finished."""
+    def text_begins(self, kind: str, frame: Frame) -> None:
+        """Note a text that follows a finished call, if all calls of the current step are finished."""
         call = self._last_complete
-        if call is None or call.step != self._step or self._incomplete:
-            return None
-        self._step_with_text_after = self._step
-        return call
+        if call is None or call.step != self._step or self._incomplete or self._step_with_text_after == self._step:
+            return
+        text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'
+        self._step_with_text_after, self._text_after = (
+            self._step,
+            (Finding("UC412", call.tool_call_id, text), frame.place),
+        )
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
         """Take the next chunk and yield the problems of its place."""
@@ -122,7 +127,11 @@ class CheckedCalls:
                 yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.place
         own = [call for call in self._calls.values() if not call.is_provider_executed]
         last = [call for call in own if call.step == self._seen_step]
-        if last and all(call.is_complete for call in last) and self._seen_step != self._step_with_text_after:
+        if not (last and all(call.is_complete for call in last)):
+            return
+        if self._text_after is not None and self._seen_step == self._step_with_text_after:
+            yield self._text_after
+        else:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
             places = [self._result_places.get(call.tool_call_id, Place()) for call in last]
             place = max(places, key=lambda place: place.number or 0)
@@ -145,7 +154,7 @@ class CheckedCalls:
         dynamic = bool(chunk.dynamic)
         if known is None:
             known = self._begin(chunk, frame)
-        elif known.state in SETTLED or isinstance(chunk, chunks.ToolInputStartChunk):
+        elif known.is_settled or isinstance(chunk, chunks.ToolInputStartChunk):
             text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.place.number}'
             self._confused.add(chunk.tool_call_id)
             yield Finding("UC415", chunk.tool_call_id, text)
@@ -154,7 +163,7 @@ class CheckedCalls:
             text = f'the tool call "{chunk.tool_call_id}" began {_kind(known.dynamic)} and is now {_kind(dynamic)}'
             self._confused.add(chunk.tool_call_id)
             yield Finding("UC416", chunk.tool_call_id, text)
-        known.state = tool_state_set_by(chunk)
+        known.state, known.is_preliminary = tool_state_set_by(chunk), False
         known.is_provider_executed |= bool(chunk.provider_executed)
         self._move_here(known)
         if isinstance(chunk, chunks.ToolInputErrorChunk):

@@ -189,9 +189,9 @@ class ToolCall(_Part, frozen=True):
     ToolInputAvailableChunk(tool_call_id='c1', tool_name='weather', input={'city': 'Oslo'}, ...)
 
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
-    runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
-    explains it.
-    ``provider_metadata`` is kept with the part, by provider.
+    runs: such a call does not wait for the client, and fails without a result. ``tool_metadata`` and ``title`` are for
+    the page. ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -310,7 +310,8 @@ class ApprovalRequest(_Part, frozen=True):
 
     A stream for AI SDK 6, or for any, sends the request when the turn ends, if it is still pending then.
 
-    ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
+    ``is_automatic`` marks a request that the server answers itself; without an answer it is denied when the turn ends.
+    ``reason``, ``descriptor`` and
     ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
 
     ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``lane`` names the speaker;

@@ -101,9 +101,9 @@ TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[Chunk], ToolState]]] = {
     # behind a request that has no answer does not validate.
     ToolState.APPROVAL_REQUESTED: {**_REQUEST, chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED},
     ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS, chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED},
-    # A later output replaces an earlier one: preliminary results, behind which even a request may come, and results
-    # that come twice. It would contradict a denial (validateUIMessages).
-    ToolState.OUTPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},
+    # A later output replaces an earlier one: preliminary results, and results that come twice. It would contradict a
+    # denial (validateUIMessages). A request would contradict a preliminary result: the call is announced again first.
+    ToolState.OUTPUT_AVAILABLE: {**_OUTPUTS, chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE},
     ToolState.OUTPUT_ERROR: _OUTPUTS,
     ToolState.OUTPUT_DENIED: {},
 }

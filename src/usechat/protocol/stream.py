@@ -19,7 +19,7 @@ What it guarantees, whatever parts arrive in whatever order:
 
 Steps are where most of the thought is, because clients decide by the *last step* whether to post again by themselves
 (``lastAssistantMessageIsCompleteWithToolCalls`` and ``…WithApprovalResponses``: the calls of that step all have results
-or answers). Four rules follow:
+or answers). Five rules follow:
 
 - **Text behind a result begins a step of its own**, or the page would post for ever.
 - **A step ends only when every call in it has its outcome.** A call that waits for the page (a tool of the page, an
@@ -28,6 +28,8 @@ or answers). Four rules follow:
   passed over while a call is open, and text continues in the step. A continued message also continues in its last step.
 - **A call behind a denied one begins a step of its own.** If the page must answer it, neither predicate of the client
   would become true beside the denied one.
+- **A call of the provider behind the result of another tool begins a step of its own.** The first predicate does not
+  count it: while the page asks for its approval, the page would post for ever.
 - **Text beside a call that was settled later is followed by an empty step**, if the turn ends well, or it would count
   as text before the result and the page would post for ever.
 
@@ -145,7 +147,8 @@ def same_metadata(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 class _Step(msgspec.Struct):
-    """What the current step holds: anything, a tool's outcome, a denial, text behind a call.
+    """What the current step holds: anything, a tool's outcome, that of a tool the provider did not run, a denial, text
+    behind a call.
 
     ``inherited`` marks the last step of the message that this stream continues, ``unmarked`` a step without chunks of
     its own, at the beginning of a message that has none.
@@ -157,6 +160,7 @@ class _Step(msgspec.Struct):
     unmarked: bool = False
     empty: bool = False
     output: bool = False
+    own_output: bool = False
     denied: bool = False
     text_after_call: bool = False
 
@@ -409,17 +413,19 @@ class MessageStream:
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
         for chunk in sent:
-            if isinstance(chunk, _INPUTS):
-                if self._step.denied and not self._tools.is_in_step(chunk.tool_call_id):
+            if isinstance(chunk, _INPUTS) and not self._tools.is_in_step(chunk.tool_call_id):
+                if self._step.denied or (self._step.own_output and getattr(chunk, "provider_executed", None)):
                     self._next_step()
                 self._content(chunk)
                 self._tools.place(chunk.tool_call_id)
                 self._step.text_after_call = self._step.text_after_call or bool(self._blocks)
             else:
-                # No step needed: after an approval the answer stands before the next step (ai, streamText).
+                # No step needed: the part of the call stands in its own. After an approval the answer stands before
+                # the next step (ai, streamText).
                 self._emit(chunk)
             if isinstance(chunk, _OUTPUTS) and self._tools.is_in_step(chunk.tool_call_id):
                 self._step.output = True
+                self._step.own_output = self._step.own_output or not self._tools.is_by_provider(chunk.tool_call_id)
                 self._step.denied = self._step.denied or isinstance(chunk, chunks.ToolOutputDeniedChunk)
 
     # Other content
@@ -455,8 +461,12 @@ class MessageStream:
     def _send_step(self, part: parts.Step) -> None:
         if not self._send_steps or (self._step.open and self._step.empty):
             return
-        if self._tools.streams_input() if part.leaves_calls else self._is_held():
-            self._close_block(part.lane)
+        self._leave_step(part.lane, is_held=self._tools.streams_input() if part.leaves_calls else self._is_held())
+
+    def _leave_step(self, lane: str, *, is_held: bool) -> None:
+        """End the step, unless it must continue. The next one begins with its first content."""
+        if is_held:
+            self._close_block(lane)
         else:
             self._finish_step()
             self._step.ended = True  # also before the first step: data that follows stands in a step
@@ -496,8 +506,7 @@ class MessageStream:
     def _reset_step(self, part: parts.ResetStep) -> None:
         if not self._releases.knows("reset-step") or self._step.inherited or self._step.unmarked:
             self.downgraded["reset-step"] += 1
-            self._close_block(part.lane)
-            self._next_step()
+            self._leave_step(part.lane, is_held=self._is_held())
         elif self._step.open:
             self._end_step(chunks.ResetStepChunk())
             self._tools.reset_step()

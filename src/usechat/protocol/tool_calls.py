@@ -18,9 +18,10 @@ What it guarantees:
    A call that was denied, or whose input was refused, takes no later outcome.
 4. **An approval request is answered under its own id.** Only the newest request of a call counts, because the page
    shows no other; an answer to an earlier one is dropped.
-5. **Nothing is left that makes a page post for ever**: when the turn ends, preliminary results become final and
-   approved calls without a result fail. Calls that wait for the client (its own tools, pending approvals) stay open;
-   if the turn fails, only pending approvals do.
+5. **Nothing is left that makes a page post for ever, or wait for ever**: when the turn ends, preliminary results become
+   final, approved calls without a result fail, and automatic requests without an answer are denied. Calls that wait for
+   the client (its own tools, pending approvals) stay open; if the turn fails, only pending approvals do. A call that
+   the provider runs waits for no client. It fails, unless the provider may need the result of a client-side tool first.
 
 Where the protocol cannot send the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent
 at the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
@@ -64,6 +65,7 @@ APPROVAL_TOOL: Final = "approval"
 
 CUT_OFF: Final = "The tool call was cut off before its input was complete."
 NO_RESULT: Final = "The approved tool call gave no result."
+NO_PROVIDER_RESULT: Final = "The provider gave no result for this tool call."
 DENIED: Final = "The tool call was denied."
 
 
@@ -76,11 +78,13 @@ class Call:
         "approval_shown",
         "approved",
         "asked",
+        "by_provider",
         "dynamic",
         "input",
         "input_encoding",
         "input_text",
         "interim",
+        "is_automatic",
         "is_question",
         "name",
         "refused",
@@ -104,6 +108,8 @@ class Call:
         self.shown_answer: bool | None = None  # and this answer
         self.approved: bool | None = None  # as far as the source or the page has said
         self.asked = False  # whether this stream asked for its approval
+        self.is_automatic = False  # the request that the page shows is for the server to answer
+        self.by_provider = False  # the provider runs it
         self.refused = False  # its input is not valid, so it never ran
         self.is_question = False  # a call of the client-side tool that asks for the approval of another call
         self.restored = False  # known only from a message that the client sent
@@ -128,10 +134,22 @@ class Call:
         """Tell whether the page shows a request without an answer; with an outcome it would not validate."""
         return self.approval_shown and self.shown_answer is None
 
+    @property
+    def pending(self) -> bool:
+        """Tell whether the approval of this call was asked for and is not answered."""
+        return self.approval_id is not None and self.approved is None
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Tell whether the client must run this call or answer a question about it."""
+        return not self.settled and (self.pending or not self.by_provider)
+
     def advance(self, *sent: Chunk) -> list[Chunk]:
         """Make the moves of chunks about this call, and return them; LocalProtocolError if one is not in the table."""
         for chunk in sent:
             self.state = tool_state_after(self.state, chunk)
+            by_provider = getattr(chunk, "provider_executed", None)
+            self.by_provider = self.by_provider if by_provider is None else by_provider
         if self.settled:
             self.input, self.input_text = None, []
         return list(sent)
@@ -179,6 +197,8 @@ def call_of(part: Mapping[str, Any]) -> Call:
     call.restored = True
     call.state = _state_of(part)
     call.input = part.get("input")
+    call.by_provider = part.get("providerExecuted") is True
+    call.refused = call.state is ToolState.OUTPUT_ERROR and "input" not in part
     approval = part.get("approval")
     if call.state is not ToolState.INPUT_AVAILABLE and isinstance(approval, Mapping):
         _restore_answer(call, approval)
@@ -190,6 +210,7 @@ def call_of(part: Mapping[str, Any]) -> Call:
 def _restore_answer(call: Call, approval: Mapping[str, Any]) -> None:
     call.approval_id = approval["id"] if isinstance(approval.get("id"), str) else None
     call.approval_shown = call.approval_id is not None
+    call.is_automatic = approval.get("isAutomatic") is True
     if call.approval_shown and call.state is not ToolState.APPROVAL_REQUESTED:
         # What has an output and was not denied was approved, even if the client does not say so.
         approved = approval.get("approved")
@@ -224,6 +245,7 @@ class ToolCalls:
         self._shown: dict[str, Call] = {}  # every call, by its id on the wire
         self._calls: dict[str, Call] = {}  # the current call of each of the source's ids
         self._approvals: dict[str, Call] = {}  # the call that an approval is about
+        self._first_asked: dict[str, Call] = {}  # the first call of an approval id: readers find no other by it
         self._questions: dict[str, Call] = {}  # the client-side tool call that asks for an approval
         self._unasked: dict[str, parts.ApprovalRequest] = {}  # by the call: requests that wait for the end of the turn
         self._in_step: dict[str, Call] = {}
@@ -246,12 +268,13 @@ class ToolCalls:
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:
         if call.approval_id is not None:
             self._remember_approval(call.approval_id, call)
+            self._first_asked.setdefault(call.approval_id, call)
         if call.name == APPROVAL_TOOL and isinstance(call.input, Mapping):
             approval_id = str(call.input.get("approvalId"))
             self._questions[approval_id] = call
             call.is_question = True
             asked = self._calls.get(str(call.input.get("toolCallId")))
-            if asked is not None and asked is not call:
+            if asked is not None and asked is not call and not asked.approval_shown:
                 self._remember_approval(approval_id, asked)
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
@@ -295,17 +318,21 @@ class ToolCalls:
         """Tell whether the call was announced in the current step; its part stands there, whenever its output comes."""
         return wire_id in self._in_step
 
+    def is_by_provider(self, wire_id: str) -> bool:
+        """Tell whether the provider runs the call."""
+        return self._shown[wire_id].by_provider
+
     def meant_by(self, tool_call_id: str) -> Call | None:
         """Return the current call of one of the source's ids."""
         return self._calls.get(tool_call_id)
 
     def waiting(self) -> list[Call]:
         """Return the calls that wait for the client, without the client-side tools that merely ask for an approval."""
-        return [call for call in self._shown.values() if not call.settled and not call.is_question]
+        return [call for call in self._shown.values() if call.waits_for_client and not call.is_question]
 
     def is_waiting(self) -> bool:
         """Tell whether some call waits for the client: a client-side tool or an approval."""
-        return any(not call.settled for call in self._shown.values())
+        return any(call.waits_for_client for call in self._shown.values())
 
     def send(self, part: parts.ToolPart) -> list[Chunk]:
         """Return the chunks that the part takes."""
@@ -346,7 +373,7 @@ class ToolCalls:
         return self._available(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _available(self, call: Call, part: parts.ToolCall) -> list[Chunk]:
-        if chunks.ToolInputAvailableChunk not in TOOL_TRANSITIONS[call.state]:
+        if call.interim or chunks.ToolInputAvailableChunk not in TOOL_TRANSITIONS[call.state]:
             return []
         call.input = json_value(part.input)
         return call.advance(
@@ -417,7 +444,7 @@ class ToolCalls:
         """Send an outcome, unless the call has one that it would contradict. A denied call is sent as denied."""
         if call.closed:
             return []
-        sent = self._imply_approval(call)
+        sent = self._imply_answer(call, approved=True)
         if call.unanswered:
             return sent
         if call.denied and not call.settled:
@@ -477,10 +504,12 @@ class ToolCalls:
         return sent + self._show_request(call, part)
 
     def _show_request(self, call: Call, part: parts.ApprovalRequest) -> list[Chunk]:
-        call.approval_shown, call.shown_answer = True, None
+        taken_back = self._take_back_output(call)
+        self._first_asked.setdefault(part.approval_id, call)
+        call.approval_shown, call.shown_answer, call.is_automatic = True, None, part.is_automatic
         if not part.is_automatic:
             call.interim = []  # made final, an output from before the question would imply that the answer was yes
-        return call.advance(
+        return taken_back + call.advance(
             chunks.ToolApprovalRequestChunk(
                 part.approval_id,
                 call.wire_id,
@@ -490,6 +519,17 @@ class ToolCalls:
                 omit_false(part.is_automatic),
                 part.signature,
             )
+        )
+
+    def _take_back_output(self, call: Call) -> list[Chunk]:
+        """Announce a call again that has a preliminary result, and readers drop the result.
+
+        A part with an output and a request does not validate.
+        """
+        if call.state is not ToolState.OUTPUT_AVAILABLE:
+            return []
+        return call.advance(
+            chunks.ToolInputAvailableChunk(call.wire_id, call.name, call.input, dynamic=omit_false(call.dynamic))
         )
 
     def show_requests(self) -> list[Chunk]:
@@ -531,12 +571,13 @@ class ToolCalls:
             if not call.unanswered:
                 call.approved = part.approved and call.shown_answer is not False
             return []
-        # Readers find one call by an id, so if a request about another call took it, this one is made again.
-        sent = [] if is_current else self._request_automatically(call)
+        # Readers find one call by an id, so if a request about another call has it, this one is made again.
+        is_found = is_current and self._first_asked.get(part.approval_id) is call
+        sent = [] if is_found else self._request_automatically(call)
         call.approved = call.shown_answer = part.approved
         return sent + call.advance(
             chunks.ToolApprovalResponseChunk(
-                part.approval_id if is_current else str(call.approval_id),
+                str(call.approval_id),
                 part.approved,
                 part.reason,
                 part.provider_executed,
@@ -547,7 +588,7 @@ class ToolCalls:
     def _request_automatically(self, call: Call) -> list[Chunk]:
         """Send a request that is answered at once, under an id of its own."""
         approval_id = f"{call.wire_id}-approval"
-        while approval_id in self._approvals:
+        while approval_id in self._first_asked or approval_id in self._approvals:
             approval_id += "-2"
         self._remember_approval(approval_id, call)
         return self._show_request(call, parts.ApprovalRequest(approval_id, call.wire_id, is_automatic=True))
@@ -562,7 +603,7 @@ class ToolCalls:
 
     def complete(self) -> list[Chunk]:
         """Settle what is incomplete at a good ending; calls that wait for the client stay open."""
-        sent: list[Chunk] = []
+        sent = self._answer_automatic_requests()
         for call in self._shown.values():
             is_asked_about = call.wire_id in self._unasked and call.approved is None
             if call.interim and not is_asked_about:
@@ -570,7 +611,30 @@ class ToolCalls:
             elif call.approved and not (call.settled or call.unanswered):
                 # Left as it is, lastAssistantMessageIsCompleteWithApprovalResponses would re-post for ever.
                 sent += self._fail(call, NO_RESULT)
-        return sent + self._complete_denials()
+        return sent + self._fail_provider_calls() + self._complete_denials()
+
+    def _answer_automatic_requests(self) -> list[Chunk]:
+        """Answer no to the requests that the server was to answer itself, and did not."""
+        automatic = [call for call in self._shown.values() if call.is_automatic and call.unanswered]
+        return [chunk for call in automatic for chunk in self._imply_answer(call, approved=False)]
+
+    def _fail_provider_calls(self) -> list[Chunk]:
+        """Fail the calls that the provider ran and gave no result for.
+
+        They stay open beside client-side tools, whose results the provider may need first. Beside an approval they do
+        not: ``lastAssistantMessageIsCompleteWithApprovalResponses`` wants an outcome of each call of the step.
+        """
+        in_step = self._in_step.values()
+        waits = any(call.waits_for_client and call.approved is None for call in in_step)
+        if waits and all(call.approval_id is None for call in in_step):
+            return []
+        calls = [call for call in self._shown.values() if call.by_provider and call.approved is None]
+        return [
+            chunk
+            for call in calls
+            if not (call.settled or call.pending or call.unanswered)
+            for chunk in self._fail(call, NO_PROVIDER_RESULT)
+        ]
 
     def _complete_denials(self) -> list[Chunk]:
         denied = [call for call in self._shown.values() if call.approved is False and not call.settled]
@@ -582,7 +646,7 @@ class ToolCalls:
 
     def fail(self, text: str) -> list[Chunk]:
         """Fail the open calls when the turn ends early, except those whose approval is pending: history allows them."""
-        sent: list[Chunk] = []
+        sent = self._answer_automatic_requests()
         for call in self._shown.values():
             if call.settled or call.unanswered:
                 continue
@@ -599,7 +663,7 @@ class ToolCalls:
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
         void = set(self._in_step)
-        for index in (self._shown, self._calls, self._approvals, self._questions):
+        for index in (self._shown, self._calls, self._approvals, self._first_asked, self._questions):
             for key in [key for key, call in index.items() if call.wire_id in void]:
                 del index[key]
         self.end_step()
@@ -645,9 +709,11 @@ class ToolCalls:
         asked.is_question = True
         return self._available(asked, parts.ToolCall(asked.wire_id, APPROVAL_TOOL, question))
 
-    def _imply_approval(self, call: Call) -> list[Chunk]:
-        """Answer a pending approval with yes, because the tool ran: the finished part would not validate otherwise."""
-        return [] if call.approval_id is None else self._answer(call, parts.ApprovalResponse(call.approval_id, True))
+    def _imply_answer(self, call: Call, *, approved: bool) -> list[Chunk]:
+        """Answer a pending approval, with yes if the tool ran: the finished part would not validate otherwise."""
+        if call.approval_id is None:
+            return []
+        return self._answer(call, parts.ApprovalResponse(call.approval_id, approved))
 
     def _remember_approval(self, approval_id: str, call: Call) -> None:
         """Let the call wait for the answer to this request; one to an earlier request finds the call no more."""

@@ -333,3 +333,21 @@ import usechat.parts as p  # isort: skip
 )
 def test_blocks_and_steps(sent: list[Part], expected: list[Chunk]) -> None:
     assert body(sent) == expected
+
+
+def test_a_call_of_the_provider_behind_the_result_of_another_tool_begins_a_step() -> None:
+    own: list[Part] = [p.ToolCall("c1", "t", {}), p.ToolResult("c1", 1)]
+    first, second = (p.ToolCall(name, "search", {}, provider_executed=True) for name in ("p1", "p2"))
+    steps = [
+        [chunk for chunk in body([*sent, p.Finish()]) if isinstance(chunk, StartStepChunk)]
+        for sent in ([*own, first], [first, *own], [first, p.ToolResult("p1", 1), second], [*own, *own])
+    ]
+    assert [len(found) for found in steps] == [2, 1, 1, 1]
+
+
+def test_a_step_that_cannot_be_reset_ends_and_the_next_begins_with_its_first_content() -> None:
+    assert body([p.Text("a"), p.ResetStep(), p.Error("It broke.")], "6") == [
+        StartStepChunk(),
+        *text("1", "a"),
+        FinishStepChunk(),
+    ]

@@ -19,6 +19,8 @@ from usechat.protocol.chunks import (
     ToolApprovalRequestChunk,
     ToolApprovalResponseChunk,
     ToolInputAvailableChunk,
+    ToolInputErrorChunk,
+    ToolInputStartChunk,
     ToolOutputAvailableChunk,
     ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
@@ -341,3 +343,53 @@ def test_a_stop_shows_its_empty_step_where_no_metadata_can() -> None:
 def test_the_state_of_a_call_says_what_was_answered_if_its_approval_does_not(state: str, approved: bool) -> None:
     part = {"type": "tool-rm", "toolCallId": "c1", "state": state, "input": {}, "approval": {"id": "a1"}}
     assert call_of(part).approved is approved
+
+
+def test_a_call_whose_input_was_refused_takes_no_result() -> None:
+    refused = {"type": "tool-t", "toolCallId": "c1", "state": "output-error", "rawInput": {}, "errorText": "bad"}
+    failed = {"type": "tool-t", "toolCallId": "c2", "state": "output-error", "input": {}, "errorText": "bad"}
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": [refused, failed]})
+    assert stream.send(p.ToolResult("c1", 1)) == [StartChunk("m1")]
+    assert stream.send(p.ToolResult("c2", 1)) == [ToolOutputAvailableChunk("c2", 1)]
+
+
+def test_a_call_that_the_provider_runs_is_known_as_such() -> None:
+    part = {"type": "tool-t", "toolCallId": "c1", "state": "input-available", "input": {}, "providerExecuted": True}
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": [part]})
+    assert stream.waiting_calls == []
+
+
+def test_an_input_that_is_cut_off_fails_in_the_step_that_it_began_in() -> None:
+    waiting = {"type": "tool-t", "toolCallId": "c1", "state": "input-available", "input": {}}
+    sent: list[Part] = [p.ToolInputStart("c2", "t"), p.ToolError("c1", "no")]
+    assert [type(chunk) for chunk in send(sent, continues={"id": "m1", "parts": [waiting]})] == [
+        StartChunk,
+        ToolInputStartChunk,
+        ToolOutputErrorChunk,
+        ToolInputErrorChunk,
+        StartStepChunk,
+        FinishStepChunk,
+        FinishChunk,
+    ]
+
+
+def test_an_answer_finds_its_call_although_an_earlier_one_has_the_approval_id() -> None:
+    approval = {"id": "a1", "approved": True}
+    earlier = {"type": "tool-t", "toolCallId": "c1", "state": "output-error", "input": {}, "errorText": "x"}
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": [earlier | {"approval": approval}]})
+    stream.send(p.ApprovalRequest("a1", "c2"))
+    assert stream.send(p.ApprovalResponse("a1", True)) == [
+        ToolApprovalRequestChunk("c2-approval", "c2", is_automatic=True),
+        ToolApprovalResponseChunk("c2-approval", True),
+    ]
+
+
+def test_a_tool_called_approval_does_not_change_the_answer_that_a_call_shows() -> None:
+    denied = {"type": "tool-rm", "toolCallId": "c1", "state": "approval-responded", "input": {}}
+    question = {"type": "tool-approval", "toolCallId": "q1", "state": "output-available", "output": {"approved": True}}
+    found = [
+        denied | {"approval": {"id": "a1", "approved": False}},
+        question | {"input": {"approvalId": "a1", "toolCallId": "c1"}},
+    ]
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": found})
+    assert stream.settle() == [StartChunk("m1"), ToolOutputDeniedChunk("c1")]

@@ -19,8 +19,12 @@ from usechat.protocol.chunks import (
     StartStepChunk,
     TextEndChunk,
     ToolApprovalRequestChunk,
+    ToolApprovalResponseChunk,
+    ToolInputAvailableChunk,
     ToolInputErrorChunk,
     ToolOutputAvailableChunk,
+    ToolOutputDeniedChunk,
+    ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import MessageStream
 
@@ -54,6 +58,82 @@ def test_progress_before_an_approval_request_does_not_answer_it(sdk: str, asked_
     stream.send(p.ApprovalRequest("a1", "c1"))
     assert stream.settle() == asked_at_the_end
     assert [call.wire_id for call in stream.waiting_calls] == ["c1"]
+
+
+NO_RESULT = ToolOutputErrorChunk("p1", "The provider gave no result for this tool call.")
+PROVIDERS_CALL = p.ToolCall("p1", "search", {}, provider_executed=True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "settled", "waiting"),
+    [
+        pytest.param([PROVIDERS_CALL], [NO_RESULT], [], id="alone"),
+        pytest.param([PROVIDERS_CALL, p.ToolCall("c1", "locate", {})], [], ["c1"], id="beside-a-client-side-tool"),
+        pytest.param([PROVIDERS_CALL, p.ApprovalRequest("a1", "c1")], [NO_RESULT], ["c1"], id="beside-an-approval"),
+        pytest.param([PROVIDERS_CALL, p.ApprovalRequest("a1", "p1")], [], ["p1"], id="which-waits-for-its-approval"),
+        pytest.param(
+            [p.ToolCall("c1", "locate", {}), p.Step(leaves_calls=True), PROVIDERS_CALL],
+            [NO_RESULT],
+            ["c1"],
+            id="behind-the-step-of-a-client-side-tool",
+        ),
+        pytest.param(
+            [PROVIDERS_CALL, p.ApprovalRequest("a1", "p1"), p.ApprovalResponse("a1", False)],
+            [ToolOutputDeniedChunk("p1")],
+            [],
+            id="which-was-denied",
+        ),
+        pytest.param(
+            [p.ToolCall("p1", "search", {}), p.ToolResult("p1", 1, preliminary=True, provider_executed=True)],
+            [ToolOutputAvailableChunk("p1", 1)],
+            [],
+            id="with-a-preliminary-result",
+        ),
+        pytest.param(
+            [PROVIDERS_CALL, p.ToolResult("p1", 1), p.ToolCall("c1", "locate", {}, provider_executed=False)],
+            [],
+            ["c1"],
+            id="which-has-its-result",
+        ),
+    ],
+)
+def test_a_call_that_the_provider_runs_waits_for_no_client(
+    sent: list[Part], settled: list[Chunk], waiting: list[str]
+) -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    for part in sent:
+        stream.send(part)
+    assert stream.settle() == settled
+    assert [call.wire_id for call in stream.waiting_calls] == waiting
+    assert stream.close()[-1].finish_reason == ("tool-calls" if waiting else "stop")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("ending", [p.Finish(), p.Error("It broke."), p.Abort()])
+def test_an_automatic_request_without_an_answer_is_denied(ending: Part) -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.send(p.ToolCall("c1", "delete", {}))
+    stream.send(p.ApprovalRequest("a1", "c1", is_automatic=True))
+    assert stream.send(ending)[:2] == [ToolApprovalResponseChunk("a1", False), ToolOutputDeniedChunk("c1")]
+
+
+def test_an_automatic_request_of_an_earlier_turn_is_denied_too() -> None:
+    approval = {"id": "a1", "isAutomatic": True}
+    part = {"type": "tool-t", "toolCallId": "c1", "state": "approval-requested", "input": {}, "approval": approval}
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": [part]})
+    settled = [ToolApprovalResponseChunk("a1", False), ToolOutputDeniedChunk("c1")]
+    assert stream.settle() == [StartChunk("m1"), *settled]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_request_takes_a_preliminary_result_back(dynamic: bool) -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.send(p.ToolCall("c1", "delete", {"file": "a"}, dynamic=dynamic))
+    stream.send(p.ToolResult("c1", "half", preliminary=True))
+    assert stream.send(p.ToolCall("c1", "delete", {"file": "b"}, dynamic=dynamic)) == []
+    assert stream.send(p.ApprovalRequest("a1", "c1")) == [
+        ToolInputAvailableChunk("c1", "delete", {"file": "a"}, dynamic=dynamic or None),
+        ToolApprovalRequestChunk("a1", "c1"),
+    ]
 
 
 def test_a_stream_that_has_not_begun_begins() -> None:
