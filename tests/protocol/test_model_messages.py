@@ -508,7 +508,7 @@ ABSOLUTE = (
     "http://127.0.0.1", "http://0x7f.1", "http://0x", "http://010", "http://1.2.3.", "ws://a:", "file:", "file:a",
     "file:///a", "file://host/a", "file://C:/a", "file://[::1]/a", "x:", "x:a b", "x://", "x:///a", "x://host:1",
     "x://[::1]", "http://0377.1", "http://1.65536", "http://1.16777215", "http://1.2.65535", "http://4294967295",
-    "http://a:65535",
+    "http://a:65535", "a://host:1",
 )  # fmt: skip
 RELATIVE = (
     "", "a", "/a", "//a", "1a:b", "http:", "http://", "http://:80", "http://a b", "http://a:65536", "http://a:b",

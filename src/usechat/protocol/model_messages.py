@@ -836,11 +836,11 @@ def _is_domain(host: str) -> bool:
         return _is_ipv6(host)
     domain = unquote_to_bytes(host).decode("utf-8", "replace").translate(_IGNORED_IN_DOMAIN)
     domain = unicodedata.normalize("NFKC", domain).replace("\N{IDEOGRAPHIC FULL STOP}", ".").lower()
-    return domain != "" and _FORBIDDEN_IN_DOMAIN.isdisjoint(domain) and _is_ipv4_if_it_ends_in_a_number(domain)
+    return bool(domain) and _FORBIDDEN_IN_DOMAIN.isdisjoint(domain) and _is_ipv4_if_it_ends_in_a_number(domain)
 
 
 def _is_opaque_host(host: str) -> bool:
-    return _is_ipv6(host) if host.startswith("[") else host != "" and _FORBIDDEN_IN_HOST.isdisjoint(host)
+    return _is_ipv6(host) if host.startswith("[") else bool(host) and _FORBIDDEN_IN_HOST.isdisjoint(host)
 
 
 def _is_ipv6(host: str) -> bool:
