@@ -88,12 +88,11 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "`end ^ place` is never less than the difference; if it is more, the last frame is found, which is the end, too.": [
         ("sse.py", "if end ^ place > size:"),
     ],
-    "`|` and `^` are never more than the sum, and equal if it is; otherwise the same end is found below.": [
-        ("replay.py", f"if place {sign} len(found) == self._in_file:") for sign in ("|", "^")
-    ],
     "The quick way is taken less often, and the other one does the same.": [
         ("sse.py", f"and len(data) {sign} 2 <= self._maximum") for sign in ("+", "*", "**", "<<", "|", "^")
-    ],
+    ]
+    + [("sse.py", f"and len(data) - 2 {sign} self._maximum") for sign in ("<", "==", "is")]
+    + [("sse.py", "and part.lane is self._lane")],
     "Zero is the same in base 8 and in base 10.": [
         (
             "model_messages.py",
@@ -112,9 +111,18 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "`flushed` is set to the object that `size` is.": [
         ("log.py", "if self.flushed is not self.size:"),
+        ("log.py", "if flushed is self.size:"),
+    ],
+    "Nothing is flushed that was not written.": [
+        ("log.py", "if self.flushed < self.size:"),
+        ("log.py", "if flushed >= self.size:"),
+    ],
+    "Every pusher is that of a reader.": [
+        ("log.py", "if len(self._pushers) < len(self._readers):"),
     ],
     "A count is never negative.": [
         ("message.py", "return self._continues or self._updates != 0"),
+        ("tool_parts.py", 'boundary: list[Part] = [{"type": "step-start"}] * (self.step != 0)'),
     ],
     "A frame is never empty, so none ends at 0.": [
         ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
@@ -128,6 +136,90 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "model_messages.py",
             'if message["role"] == "assistant" and messages and messages[-1]["role"] <= "assistant":',
         ),
+        ("request.py", 'return message if message["role"] <= "assistant" else None'),
+        (
+            "validation.py",
+            'may_be_empty = message["role"] <= "assistant" and holds(release, "assistant-without-parts")',
+        ),
+    ],
+    "No role comes after `user` in the alphabet.": [
+        (
+            "request.py",
+            'return next((message for message in reversed(self.messages) if message["role"] >= "user"), None)',
+        ),
+    ],
+    "There are two triggers: `regenerate-message`, and after it in the alphabet `submit-message`.": [
+        (
+            "request.py",
+            'is_answerable = request.trigger <= "regenerate-message" or request.last_user_message or request.continues',
+        ),
+        (
+            "transport.py",
+            'message = request.last_user_message if request.trigger >= "submit-message" and not continues else None',
+        ),
+    ],
+    "It is asked about calls in two states: `output-available`, and after it in the alphabet `output-error`.": [
+        ("model_messages.py", 'if call.get("state") >= "output-error":'),
+        ("request.py", "if call.state < ToolState.OUTPUT_ERROR:"),
+    ],
+    "What is behind a call is neither the call itself nor in an earlier message.": [
+        ("model_messages.py", f"in_place = position[0] {first} self.position[0] and position {second} self.position")
+        for first, second in (("<=", ">"), ("==", ">="))
+    ],
+    "There are two types of blocks: `reasoning`, and after it in the alphabet `text`.": [
+        ("message.py", 'if part_type <= "reasoning" and self._reads("reasoning-id"):'),
+    ],
+    "There are two types of tool parts: `dynamic-tool`, and after it in the alphabet what begins with `tool-`.": [
+        ("tool_calls.py", 'dynamic = part["type"] <= "dynamic-tool"'),
+    ],
+    "The JSON of a chunk begins with a brace, which comes after the bracket.": [
+        ("sse.py", 'return [data for data in found if data and data > b"[DONE]"]'),
+    ],
+    "The first end of a frame is never behind the last one, and this text ends with one.": [
+        (
+            "sse.py",
+            "if not merged.endswith(_DELTA_END) or merged.find(_FRAME_END) < len(merged) - len(_FRAME_END):",
+        ),
+    ],
+    "Without more bytes than `size`, the last frame that is found is the end, too.": [
+        ("sse.py", f"if end - place {sign} size:") for sign in (">=", "!=", "is not")
+    ],
+    "A piece never ends behind the frames.": [
+        ("sse.py", "while begin != len(frames):"),
+    ],
+    "No part is in a step that has not begun.": [
+        ("tool_parts.py", "if step < self.step:"),
+        ("tool_parts.py", "if chunk.tool_call_id not in self._behind or streaming.step < self._parts.step:"),
+    ],
+    "A text buffer has at least one piece.": [
+        ("tool_parts.py", "if len(self._pieces) != 1:"),
+    ],
+    "No number is less than the next whole number below it.": [
+        ("schema.py", "or not (value <= value // 1 and 0 <= value < 2**53)"),
+        ("validation.py", "if not is_number or not 0 <= value <= _LARGEST_INTEGER or value > int(value):"),
+    ],
+    "Of digits without leading zeros, and of fractions, none but the empty text comes before `0`.": [
+        ("values.py", 'digits = (whole + ("" if fraction <= "0" else fraction)).lstrip("0") or "0"'),
+        ("values.py", 'if digits <= "0":'),
+        ("values.py", 'if whole > "0":'),
+    ],
+    "Zero is written without its sign.": [
+        ("values.py", 'sign = "-" if value <= 0 else ""'),
+    ],
+    "The policies in the alphabet: `attach`, `interrupt`, `queue`, `reject`; each is asked about after those before.": [
+        (
+            "manager.py",
+            'if active.answers_same_message(info) or (self._conflict <= "attach" and not is_edited):',
+        ),
+        (
+            "manager.py",
+            'elif self._conflict <= "interrupt" or is_edited:  # nobody waits for the answer to a message that is'
+            " replaced",
+        ),
+        ("manager.py", 'elif not await self._stop_if_unread(active) and self._conflict >= "reject":'),
+    ],
+    "Not more calls are known than there are.": [
+        ("open_calls.py", "if pending is not None and len(known) >= len(calls):"),
     ],
     "No state of a call comes before `approval-requested` in the alphabet.": [
         (
@@ -144,6 +236,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "releases.py",
             'asked = self.releases if self.name < "any" or chunk_type not in APPROVALS else self.releases[1:]',
         ),
+        ("run.py", 'if self.info.sdk >= "any" and any(call.asked for call in self._stream.waiting_calls):'),
     ],
     "No JSON value equals UNSET, and calls are equal only if they are the same.": [
         ("tool_parts.py", 'if value != UNSET and (value is not None or key == "inputSchemaInput"):'),
@@ -192,6 +285,10 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         (
             "tool_parts.py",
             "if len(self._calls[tool_call_id]) != 1 or not all(isinstance(value, str | bool) for _, value in shape):",
+        ),
+        (
+            "open_calls.py",
+            "return OpenCall(tool_call_id, *next(iter(claims)), approval_id) if len(claims) <= 1 else None",
         ),
     ],
     "Only the states of approvals come before `input-available`, and their chunks have no provider metadata.": [

@@ -148,7 +148,7 @@ def test_the_last_user_message_has_text_and_files() -> None:
 def test_a_request_continues_the_message_the_client_will_append_to(
     messages: list[Json], body: Json, expected: Json | None
 ) -> None:
-    assert parse(*messages, **body).continues == expected
+    assert ChatRequest.parse(json.dumps({"messages": messages, **body})).continues == expected
 
 
 def test_tool_outputs_are_those_of_the_continued_message() -> None:
