@@ -117,6 +117,21 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("log.py", "if self.flushed < self.size:"),
         ("log.py", "if flushed >= self.size:"),
     ],
+    "Both have the same length.": [
+        ("partial_json.py", "for mode, following in zip(_HEX_DIGITS, after, strict=False)"),
+        (
+            "schema.py",
+            'first = [f"{major}.0.{patch}" for major, patch in zip(MAJORS, since, strict=False) if patch is not None]',
+        ),
+        (
+            "values.py",
+            "for name, attribute in zip(value.__struct_encode_fields__, value.__struct_fields__, strict=False):",
+        ),
+    ],
+    "Nothing in the module changes these objects or gives them another attribute, and they do not leave it.": [
+        ("model_messages.py", f"@dataclass({options})")
+        for options in ("frozen=False", "frozen=False, slots=True", "frozen=True, slots=False", "slots=False")
+    ],
     "Every pusher is that of a reader.": [
         ("log.py", "if len(self._pushers) < len(self._readers):"),
     ],

@@ -650,10 +650,11 @@ async def test_tasks_of_others_are_made_as_before() -> None:
     loop.set_task_factory(factory)
     run, _ = make_run()
     run.start(as_source(words))
-    own = asyncio.sleep(0)
-    await asyncio.create_task(own)
+    for context in (None, contextvars.Context()):
+        own = asyncio.sleep(0)
+        await asyncio.create_task(own, context=context)
+        assert made[-1] is own
     await run.wait(10)
-    assert made[-1] is own
     contain_exits(loop)
     assert run.info.state is RunState.FINISHED
 
