@@ -92,7 +92,12 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("sse.py", f"and len(data) {sign} 2 <= self._maximum") for sign in ("+", "*", "**", "<<", "|", "^")
     ]
     + [("sse.py", f"and len(data) - 2 {sign} self._maximum") for sign in ("<", "==", "is")]
-    + [("sse.py", "and part.lane is self._lane")],
+    + [
+        ("sse.py", "and part.lane is self._lane"),
+        ("sse.py", "and metadata is self._metadata"),
+        ("sse.py", "and (self._metadata is not None and same_metadata(metadata, self._metadata))"),
+        ("sse.py", "or (self._metadata is None and same_metadata(metadata, self._metadata))"),
+    ],
     "Zero is the same in base 8 and in base 10.": [
         (
             "model_messages.py",
@@ -141,6 +146,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "A frame is never empty, so none ends at 0.": [
         ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
+        ("sse.py", "return end if found <= 0 else found + len(_FRAME_END)"),
     ],
     "No role comes before `assistant` in the alphabet.": [
         (
