@@ -142,6 +142,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "A count is never negative.": [
         ("message.py", "return self._continues or self._updates != 0"),
+        ("run.py", "is_cancelled = task is not None and task.cancelling() != 0"),
         ("tool_parts.py", 'boundary: list[Part] = [{"type": "step-start"}] * (self.step != 0)'),
     ],
     "A frame is never empty, so none ends at 0.": [
@@ -207,6 +208,9 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "Without more bytes than a slice, the piece ends where the bytes end.": [
         ("log.py", f"if end - begin {sign} _SLICE:") for sign in (">=", "!=", "is not")
+    ],
+    "A text is read character by character to its end.": [
+        ("partial_json.py", "while position != len(text):"),
     ],
     "A piece never ends behind the frames.": [
         ("sse.py", "while begin != len(frames):"),
