@@ -9,8 +9,8 @@ from usechat.protocol.chunks import DataChunk, SteeringMessageChunk
 from usechat.protocol.content import content_chunk, is_citation
 from usechat.protocol.releases import releases_for
 
-URL = {"type": "source", "sourceType": "url", "id": "s", "url": "u"}
-DOCUMENT = {"type": "source", "sourceType": "document", "id": "s", "mediaType": "m", "title": "t"}
+URL: dict[str, Any] = {"type": "source", "sourceType": "url", "id": "s", "url": "u"}
+DOCUMENT: dict[str, Any] = {"type": "source", "sourceType": "document", "id": "s", "mediaType": "m", "title": "t"}
 PLACES = ("startIndex", "endIndex")
 
 
@@ -55,8 +55,8 @@ def steered(*said: Any, sdk: str = "7") -> Any:
     return content_chunk(parts.SteeringMessage("u", said), releases_for(sdk))
 
 
-TEXT = {"type": "text", "text": "x"}
-FILE = {"type": "file", "mediaType": "m", "url": "u"}
+TEXT: dict[str, Any] = {"type": "text", "text": "x"}
+FILE: dict[str, Any] = {"type": "file", "mediaType": "m", "url": "u"}
 
 
 @pytest.mark.parametrize("part", [TEXT, TEXT | {"text": ""}, FILE, FILE | {"filename": "f"}, FILE | {"other": 1}])
