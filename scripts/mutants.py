@@ -108,6 +108,9 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "The last message of the user has no calls that are converted.": [
         ("model_messages.py", "converted += conversion.message(message, before_user=number <= last_user)"),
     ],
+    "It is set with every piece of an input, before anybody looks at it.": [
+        ("tool_parts.py", "self.keeps_raw_input = True"),
+    ],
     "The parts are replaced later.": [
         (
             "message.py",
