@@ -47,6 +47,13 @@ def test_keys_of_prototypes_are_skipped_by_newer_releases(sdk: str, expected: An
     [
         ("abc", {"b": 1, "a": 2}, "Cannot use 'in' operator to search for 'b' in abc"),
         ("abc", {"b": 1, "10": 1, "9": 2, "09": 3}, "Cannot use 'in' operator to search for '9' in abc"),
+        ("abc", {"b": 1, "10": 1}, "Cannot use 'in' operator to search for '10' in abc"),
+        (
+            "abc",
+            {"b": 1, "09": 1, "00": 1, "\N{ARABIC-INDIC DIGIT ONE}": 1},
+            "Cannot use 'in' operator to search for 'b' in abc",
+        ),
+        ("abc", {"b": 1, "4294967294": 1}, "Cannot use 'in' operator to search for '4294967294' in abc"),
         ("abc", {"b": 1, "4294967295": 1}, "Cannot use 'in' operator to search for 'b' in abc"),
         (1e21, ["x"], "Cannot use 'in' operator to search for '0' in 1e+21"),
         (True, "x", "Cannot use 'in' operator to search for '0' in true"),

@@ -62,6 +62,13 @@ def test_the_texts_of_a_system_message_are_joined_and_their_metadata_merged() ->
     assert model_messages([said("system", TEXT | {"providerMetadata": {}})]) == [{"role": "system", "content": "Hello"}]
 
 
+@pytest.mark.parametrize("part_type", ["reasoning", "video"])
+def test_a_system_message_has_no_other_text(part_type: str) -> None:
+    assert model_messages([said("system", {"type": part_type, "text": "Hm"}, TEXT)]) == [
+        {"role": "system", "content": "Hello"}
+    ]
+
+
 @pytest.mark.parametrize(
     ("sdk", "data"), [("5", "data:,x"), ("6", "data:,x"), ("7", {"type": "url", "url": "data:,x"})]
 )
@@ -185,6 +192,13 @@ def test_a_steering_message_is_a_user_message_between_two_steps_for_7(sdk: Major
     assert converted(TEXT, steering, TEXT, sdk=sdk) == (apart if known else [["assistant", TEXT, TEXT]])
 
 
+@pytest.mark.parametrize("part_type", ["audio", "file", "video"])
+def test_everything_but_text_is_a_file_in_a_steering_message(part_type: str) -> None:
+    said_part = {"type": part_type, "mediaType": "a/b", "url": "data:,x"}
+    file = {"type": "file", "mediaType": "a/b", "data": {"type": "url", "url": "data:,x"}}
+    assert converted({"type": "steering-message", "id": "u", "parts": [said_part]}) == [["user", file]]
+
+
 # Tool calls.
 
 
@@ -290,6 +304,11 @@ def test_a_call_that_did_not_fail_does_not_take_the_metadata_of_its_result() -> 
     assert call == CALL | {"input": None}, "in a state that no release knows"
 
 
+@pytest.mark.parametrize("state", ["input-available", "output-available", "output-denied"])
+def test_a_call_that_did_not_fail_does_not_take_the_raw_input(state: str) -> None:
+    assert converted(tool(state, rawInput="raw") | {"input": None})[0] == ["assistant", CALL | {"input": None}]
+
+
 @pytest.mark.parametrize(("sdk", "expected"), [("5", {}), ("6", OPTIONS), ("7", OPTIONS)])
 def test_a_failed_call_takes_the_metadata_of_its_result_if_it_has_none(sdk: Major, expected: Json) -> None:
     ((_, call), (_, result)) = converted(tool("output-error", errorText="e", resultProviderMetadata=METADATA), sdk=sdk)
@@ -341,6 +360,14 @@ def test_a_denial_is_a_result_at_once_for_7(sdk: Major, executed: Json) -> None:
     assert converted(part, sdk=sdk) == [
         ["assistant", CALL | executed, REQUEST],
         ["tool", RESPONSE | {"approved": False, "reason": "no"} | executed, *denied],
+    ]
+
+
+@pytest.mark.parametrize("state", ["approval-requested", "input-available"])
+def test_an_answer_that_the_state_does_not_show_is_no_denial_yet(state: str) -> None:
+    assert converted(tool(state, approval={"id": "a1", "approved": False})) == [
+        ["assistant", CALL, REQUEST],
+        ["tool", RESPONSE | {"approved": False}],
     ]
 
 
@@ -439,6 +466,13 @@ def test_an_unknown_role_is_refused() -> None:
     assert refused.value.path == "messages[1].role"
 
 
+def test_the_first_message_that_cannot_be_converted_is_named() -> None:
+    asked = said("assistant", tool("approval-requested", approval={}))
+    with pytest.raises(InvalidMessages) as refused:
+        model_messages([asked, said("visitor", TEXT)])
+    assert refused.value.path == "messages[0].parts[0].approval.id"
+
+
 @pytest.mark.parametrize(
     ("part", "problem"),
     [
@@ -474,6 +508,7 @@ ABSOLUTE = (
     "http://127.0.0.1", "http://0x7f.1", "http://0x", "http://010", "http://1.2.3.", "ws://a:", "file:", "file:a",
     "file:///a", "file://host/a", "file://C:/a", "file://[::1]/a", "x:", "x:a b", "x://", "x:///a", "x://host:1",
     "x://[::1]", "http://0377.1", "http://1.65536", "http://1.16777215", "http://1.2.65535", "http://4294967295",
+    "http://a:65535", "a://host:1",
 )  # fmt: skip
 RELATIVE = (
     "", "a", "/a", "//a", "1a:b", "http:", "http://", "http://:80", "http://a b", "http://a:65536", "http://a:b",

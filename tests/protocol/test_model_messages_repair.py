@@ -61,6 +61,7 @@ GOOD: list[list[Json]] = [
         tool(result("c3")),
     ],
     [USER, assistant(call("c1", providerExecuted=True), TEXT, result("c1"), call("c2")), tool(result("c2"))],
+    [assistant(call("c1", providerExecuted=True), result("c1")), USER],
     [USER, assistant(call(), request()), tool(response(), result()), USER],
     [USER, assistant(call(providerExecuted=True), request()), tool(response(providerExecuted=True))],
     [USER, assistant({"type": "reasoning", "text": "", "providerOptions": {"openai": {"encrypted": "x"}}})],
@@ -71,6 +72,14 @@ GOOD: list[list[Json]] = [
 def test_a_good_history_is_unchanged(messages: Json) -> None:
     assert broken_rules(messages) == set()
     assert repair_messages(messages) == messages
+
+
+@pytest.mark.parametrize("messages", GOOD)
+def test_a_good_history_that_is_long_is_unchanged(messages: Json) -> None:
+    systems = [message for message in messages if message["role"] == "system"]
+    others = [message for message in messages if message["role"] != "system"]
+    history: Json = [*systems, *[USER] * 300, *others]
+    assert repair_messages(history) == history
 
 
 def test_a_result_of_a_provider_that_came_early_is_put_behind_its_call() -> None:
@@ -336,7 +345,14 @@ def said_in(messages: Json) -> Json:
 
 
 def test_values_that_are_null_are_kept_and_options_that_are_null_are_not() -> None:
-    file: Any = {"type": "file", "mediaType": "a/b", "data": "", "filename": None, "providerOptions": None}
+    file: Any = {
+        "type": "file",
+        "mediaType": "a/b",
+        "data": "",
+        "filename": None,
+        "title": None,
+        "providerOptions": None,
+    }
     history: Any = [USER, assistant(file)]
     [_, said] = repair_messages(history)
     assert said["content"] == [{key: value for key, value in file.items() if key != "providerOptions"}]

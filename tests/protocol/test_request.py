@@ -148,7 +148,7 @@ def test_the_last_user_message_has_text_and_files() -> None:
 def test_a_request_continues_the_message_the_client_will_append_to(
     messages: list[Json], body: Json, expected: Json | None
 ) -> None:
-    assert parse(*messages, **body).continues == expected
+    assert ChatRequest.parse(json.dumps({"messages": messages, **body})).continues == expected
 
 
 def test_tool_outputs_are_those_of_the_continued_message() -> None:
@@ -217,6 +217,7 @@ WAITING: Json = {"type": "tool-rm", "toolCallId": "c1", "state": "input-availabl
         (question("output-available", output={"approved": 1}), [ApprovalAnswer("p1", False, None, "c1")]),
         (question("output-available", output=" Yes"), [ApprovalAnswer("p1", True, None, "c1")]),
         (question("output-available", output="yes, but"), [ApprovalAnswer("p1", False, None, "c1")]),
+        (question("output-available", output="no"), [ApprovalAnswer("p1", False, None, "c1")]),
         (
             question("output-available", output={"approved": False, "reason": "no"}),
             [ApprovalAnswer("p1", False, "no", "c1")],
@@ -232,6 +233,14 @@ def test_an_approval_answered_through_a_client_side_tool_is_read(part: Json, exp
     request = continued(WAITING, part)
     assert request.approvals == expected
     assert request.tool_outputs == []
+
+
+@pytest.mark.parametrize("part_type", ["dynamic-tool", "tool-approva", "tool-approvals"])
+def test_a_call_of_another_tool_is_no_question(part_type: str) -> None:
+    other = question("output-available", output={"approved": True}) | {"type": part_type, "toolName": "approval"}
+    request = continued(WAITING, other)
+    assert request.approvals == []
+    assert [output.tool_call_id for output in request.tool_outputs] == ["p1"]
 
 
 def test_an_answer_that_was_acted_upon_is_not_given_again() -> None:

@@ -66,6 +66,9 @@ def test_the_newest_release_accepts_every_chunk_with_all_its_keys(chunk_type: st
         (citing({"source": SOURCE, "startIndex": 0, "endIndex": 2.0, "citedText": "x"}), []),
         (citing({"source": DOCUMENT, "startIndex": 0.5}), [("WRONG_TYPE", "$.citations[0].startIndex")]),
         (citing({"source": SOURCE, "endIndex": True}), [("WRONG_TYPE", "$.citations[0].endIndex")]),
+        (citing({"source": SOURCE, "endIndex": -1}), [("WRONG_TYPE", "$.citations[0].endIndex")]),
+        (citing({"source": SOURCE, "endIndex": 2**53 - 1}), []),
+        (citing({"source": SOURCE, "endIndex": 2**53}), [("WRONG_TYPE", "$.citations[0].endIndex")]),
         (citing(1), [("WRONG_TYPE", "$.citations[0]")]),
         (citing({"source": 1}), [("WRONG_TYPE", "$.citations[0].source")]),
         (citing({}), [("MISSING_KEY", "$.citations[0].source")]),
@@ -124,6 +127,8 @@ def test_releases_differ(sdk: str, chunk: Any, expected: list[tuple[str, str]]) 
     [
         (None, "7", "a chunk is a JSON object, not null"),
         ("x" * 99, "7", f'a chunk is a JSON object, not the string "{"x" * 39}…"'),
+        ("x" * 40, "7", f'a chunk is a JSON object, not the string "{"x" * 40}"'),
+        ("x" * 41, "7", f'a chunk is a JSON object, not the string "{"x" * 39}…"'),
         ("", "7", "a chunk is a JSON object, not the empty string"),
         (1e999, "7", "a chunk is a JSON object, not a number too large for JavaScript"),
         ({}, "7", "the key 'type' is missing"),
@@ -174,6 +179,7 @@ def test_relics_are_accepted_and_ignored_by_the_first_releases() -> None:
     [
         ({"type": "text-start", "id": "t"}, "5.0.0", True),
         ({"type": "data-x", "data": 1}, "5.0.0", True),
+        ({"type": "start-step"}, "5.0.0", True),
         ({"type": "abort", "reason": "x"}, "5", False),
         ({"type": "custom", "kind": "x"}, "6", False),
         ({"type": "finish"}, "7", False),

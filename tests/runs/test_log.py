@@ -113,6 +113,31 @@ async def test_frames_are_merged_only_once_enough_of_them_have_come() -> None:
     assert log.so_far().endswith(later)
 
 
+async def test_a_kilobyte_is_kept_as_it_was_written() -> None:
+    log = Log()
+    frame = encode_frame(TextDeltaChunk("1", ""))
+    text = "x" * (512 - len(frame))
+    for written in (2, 3):
+        while log.size < written * 512:
+            log.append(encode_frame(TextDeltaChunk("1", text)))
+            log.flush()
+        frames = [text] * 2 if written == 2 else [text * 3]
+        assert log.so_far() == b"".join(encode_frame(TextDeltaChunk("1", text)) for text in frames)
+
+
+async def test_what_a_late_reader_was_given_is_not_repeated_while_another_one_is_slow() -> None:
+    log = Log()
+    slow = log.reader()
+    first, second = (encode_frame(TextDeltaChunk(block, "x" * 2000)) for block in "12")
+    log.append(first)
+    late = log.reader(from_start=True)
+    assert late.replay() == first
+    log.append(second)
+    log.flush()
+    assert [late.replay(), late.replay()] == [second, None]
+    assert (log.so_far(), await slow.read()) == (first + second, first + second)
+
+
 async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     log = Log(keep=False)
     reader = log.reader()

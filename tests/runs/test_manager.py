@@ -104,7 +104,7 @@ async def start(kept: RunManager, agent: Agent, run_id: str = "r1", user_id: str
         async for word in agent(turn):
             yield word
 
-    info = RunInfo(run_id, "c1", f"m-{run_id}", "7", user_id, "someone")
+    info = RunInfo(run_id, "c1", f"m-{run_id}", "7", user_id, b"someone".decode())  # no constant: another object
     return await kept.start(
         info, as_source(answer), TurnContext(asked(user_id=user_id)), continues=options.get("continues")
     )
@@ -485,6 +485,16 @@ async def test_the_end_of_a_running_run_is_waited_for_by_its_id() -> None:
     await store.end(RunInfo("r-one", "c1", "m1", "7", state=RunState.FINISHED))
     async with asyncio.timeout(PATIENCE):
         await waiting
+
+
+@pytest.mark.parametrize(("run_id", "state"), [("r1", "running"), (b"r-2".decode(), "finished"), ("s", "running")])
+async def test_the_end_of_a_run_is_that_of_the_last_run_by_its_id(run_id: str, state: str) -> None:
+    store = MemoryRuns()
+    await store.claim(RunInfo("r-2", "c1", "m2", "7"))
+    assert await store.end(RunInfo(run_id, "c1", "m1", "7", state=RunState.FINISHED))
+    latest = await store.latest("c1")
+    assert latest is not None
+    assert latest.state.value == state
 
 
 @pytest.mark.parametrize("run_id", ["r1", "r3"])

@@ -446,6 +446,21 @@ async def test_a_queued_turn_is_answered_by_the_process_that_takes_it() -> None:
     assert await state_of(store) is RunState.FINISHED
 
 
+async def test_live_frames_of_a_queued_turn_are_pushed() -> None:
+    store, agent = SharedRuns(), Agent()
+    queue, pusher = Queue(store), Pushed()
+    web, agents = worker(store, dispatcher=dispatcher_to(queue)), worker(store)
+    reading = await queue_turn(web)
+    reading.push_to(pusher)
+    adopt(agents, queue, agent)
+    await agent.waits.wait()
+    agent.go_on.set()
+    async with asyncio.timeout(PATIENCE):
+        while isinstance(await reading.read(), bytes):
+            pass
+    assert b"two" in pusher.frames
+
+
 async def test_a_turn_is_not_prepared_while_too_many_wait() -> None:
     store = SharedRuns()
     queue = Queue(store)

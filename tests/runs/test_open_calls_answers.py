@@ -83,6 +83,7 @@ def answerable(latest: RunInfo | None) -> tuple[OpenCall, ...] | None:
         pytest.param([output(output=6), output()], SIGNED, [], id="with two outputs"),
         pytest.param([output(state="output-error", errorText="no"), output()], SIGNED, [], id="failed, and did not"),
         pytest.param([output(state="input-available"), output()], SIGNED, ["t1"], id="told twice, with one output"),
+        pytest.param([output(state="input-available")], SIGNED, ["t1"], id="not answered yet"),
     ],
 )
 def test_signed_calls_of_a_forgotten_run_are_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
@@ -139,6 +140,7 @@ def test_metadata_of_any_shape_is_borne(metadata: Any) -> None:
     [
         pytest.param(approval(), run(REMOVE), True, id="open"),
         pytest.param(approval(), None, True, id="signed"),
+        pytest.param(approval(type="dynamic-tool", toolName="remove"), None, True, id="signed, of a dynamic tool"),
         pytest.param(approval(), run(), False, id="signed, but answered already"),
         pytest.param(approval(approval={"id": "a1", "approved": True}), None, False, id="not signed"),
         pytest.param(
@@ -187,6 +189,13 @@ def test_none_of_many_calls_that_come_back_in_two_versions_is_taken() -> None:
     assert Answers(asked(*told, metadata=signed), "c1", None, SECRET).unanswered() == ()
     told = [part if part["input"] == {"a": 1} else part | {"state": "input-available"} for part in told]
     assert Answers(asked(*told), "c1", calls, SECRET).pending() == frozenset()
+
+
+def test_hundreds_of_signed_calls_are_taken() -> None:
+    calls = [OpenCall(f"t{number}", "ask", ASK.input_digest) for number in range(300)]
+    told = [output(toolCallId=call.tool_call_id) for call in calls]
+    answers = Answers(asked(*told, metadata=pending_metadata(SECRET, calls)), "c1", None, SECRET)
+    assert answers.pending() == {call.tool_call_id for call in calls}
 
 
 def test_an_approval_of_a_call_that_comes_back_in_two_versions_is_refused() -> None:

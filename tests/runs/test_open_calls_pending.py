@@ -30,7 +30,7 @@ from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
-ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
+ASK = OpenCall(b"t1".decode(), "ask", input_digest({"a": 1}))  # the id is no constant: another object
 LOOK = OpenCall("t2", "look", input_digest(None))
 SECRET = secret_of_chat("s3cret", "c1", "ada")
 SIGNED: dict[str, Any] = {"usechat": {"pending": ["t1"], "signature": pending_signature(SECRET, [ASK])}}

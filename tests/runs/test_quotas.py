@@ -86,10 +86,12 @@ async def test_holders_count_until_they_are_released() -> None:
 
 
 async def test_without_quotas_everything_is_admitted() -> None:
-    keeper = QuotaKeeper(Quotas(), MemoryCounters())
+    counters = MemoryCounters()
+    keeper = QuotaKeeper(Quotas(), counters)
     assert [await refused(keeper) for _ in range(5)] == [None] * 5
     await keeper.release("ada", "r1", 10**9)
     assert await refused(keeper) is None
+    assert (vars(counters)["_sums"], vars(counters)["_holders"]) == ({}, {})
 
 
 async def test_so_many_requests_are_admitted_in_a_minute(clock: Clock) -> None:
@@ -122,6 +124,12 @@ async def test_so_many_runs_are_admitted_at_once() -> None:
         assert await refused(keeper, run_id="r3") == ("More than 1 messages at once. Please wait.", 5)
     await keeper.release("ada", "r1")
     assert await refused(keeper, run_id="r3") is None
+
+
+async def test_fewer_runs_than_the_limit_are_admitted() -> None:
+    keeper = QuotaKeeper(Quotas(concurrent_runs=3), MemoryCounters())
+    assert [await refused(keeper, run_id=f"r{number}") for number in range(3)] == [None] * 3
+    assert await refused(keeper, run_id="r3") == ("More than 3 messages at once. Please wait.", 5)
 
 
 async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> None:

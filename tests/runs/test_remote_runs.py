@@ -144,8 +144,9 @@ RESTART = RunInfo("r2", "c1", "m1", "7", origin="r1")
     ("latest", "text"),
     [
         pytest.param(RESTART, b"again", id="restarted"),
+        pytest.param(RunInfo("r0", "c1", "m1", "7", origin="r1"), b"again", id="restarted, ids in any order"),
         pytest.param(None, LOST.encode(), id="forgotten"),
-        pytest.param(RunInfo("r1", "c1", "m1", "7"), LOST.encode(), id="not restarted"),
+        pytest.param(RunInfo(b"r1".decode(), "c1", "m1", "7"), LOST.encode(), id="not restarted"),
         pytest.param(RunInfo("r2", "c1", "m2", "7"), LOST.encode(), id="another turn"),
     ],
 )

@@ -650,10 +650,11 @@ async def test_tasks_of_others_are_made_as_before() -> None:
     loop.set_task_factory(factory)
     run, _ = make_run()
     run.start(as_source(words))
-    own = asyncio.sleep(0)
-    await asyncio.create_task(own)
+    for context in (None, contextvars.Context()):
+        own = asyncio.sleep(0)
+        await asyncio.create_task(own, context=context)
+        assert made[-1] is own
     await run.wait(10)
-    assert made[-1] is own
     contain_exits(loop)
     assert run.info.state is RunState.FINISHED
 
@@ -751,8 +752,18 @@ async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCapt
 def test_ids_are_compared_by_what_they_say() -> None:
     first, same, other = (RunInfo("r1", "c1", "m1", "7", "".join(["u", digit])) for digit in "112")
     assert (first.answers_same_id(same), first.answers_same_id(other)) == (True, False)
+    assert not other.answers_same_id(first)
     nameless = RunInfo("r1", "c1", "m1", "7", "")
     assert not nameless.answers_same_id(nameless)
+
+
+def test_digests_and_turns_are_compared_by_what_they_say() -> None:
+    first, same, other = (
+        RunInfo("".join(["r", digit]), "c1", "m1", "7", "u1", user_message_digest="".join(["d", digit]))
+        for digit in "112"
+    )
+    for compare in (RunInfo.answers_same_message, RunInfo.is_same_turn):
+        assert [compare(first, same), compare(first, other), compare(other, first)] == [True, False, False]
 
 
 async def test_a_task_that_something_else_cancelled_fails_the_agent_that_awaits_it() -> None:

@@ -461,22 +461,21 @@ class _Conversion:
             yield {"role": "tool", "content": answers}
 
     def assistant_content(self, part: _UIPart) -> Iterator[_Json]:
-        if part.kind == "text":
-            yield _text(part)
-        elif part.kind == "reasoning":
-            yield {"type": "reasoning", "text": part.string("text"), **part.options_or_null()}
-        elif part.kind == "file":
-            options = part.options("providerMetadata") if self.has("options-of-assistant-files") else {}
-            yield self.file(part) | options
-        elif part.kind == "reasoning-file":
-            described = {"mediaType": part.string("mediaType"), "data": _url_data(part)}
-            yield {"type": "reasoning-file", **described, **part.options_or_null()}
-        elif part.kind == "custom":
-            yield {"type": "custom", "kind": part.string("kind"), **part.options("providerMetadata")}
-        elif part.is_tool:
-            yield from self.call(part)
-        else:
-            yield from self.data(part)
+        match part.kind:
+            case "text":
+                yield _text(part)
+            case "reasoning":
+                yield {"type": "reasoning", "text": part.string("text"), **part.options_or_null()}
+            case "file":
+                options = part.options("providerMetadata") if self.has("options-of-assistant-files") else {}
+                yield self.file(part) | options
+            case "reasoning-file":
+                described = {"mediaType": part.string("mediaType"), "data": _url_data(part)}
+                yield {"type": "reasoning-file", **described, **part.options_or_null()}
+            case "custom":
+                yield {"type": "custom", "kind": part.string("kind"), **part.options("providerMetadata")}
+            case _:
+                yield from self.call(part) if part.is_tool else self.data(part)
 
     def is_read_in_full(self, call: _UIPart) -> bool:
         return is_static_tool(call.kind) or self.has("dynamic-tools-in-full")
@@ -639,16 +638,13 @@ def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     systems: list[Any] = []
     others: list[Any] = []
     for number, message in enumerate(cast("Sequence[_Json]", messages)):
-        if message["role"] == "system":
-            systems += [message] if message["content"].strip() else []
-        elif message["role"] == "user":
-            _append(others, message, [part for part in message["content"] if not _is_blank(part)])
-        elif message["role"] == "assistant":
-            own = calls.get(number, [])
-            said = [((number, index), part) for index, part in enumerate(message["content"]) if not _is_blank(part)]
-            said = [(place, _without_null_options(part)) for place, part in said if part["type"] not in _ABOUT_CALLS]
-            _append(others, message, _in_order([*said, *(entry for call in own for entry in call.assistant_entries())]))
-            _append(others, {"role": "tool"}, _in_order([entry for call in own for entry in call.tool_entries()]))
+        match message["role"]:
+            case "system":
+                systems += [message] if message["content"].strip() else []
+            case "user":
+                _append(others, message, [part for part in message["content"] if not _is_blank(part)])
+            case "assistant":
+                _append_step(others, message, number, calls.get(number, []))
     if others and any(part["type"] == "tool-call" and not _is_provider_executed(part) for part in others[0]["content"]):
         others.insert(0, {"role": "user", "content": [{"type": "text", "text": _CUT_OFF}]})
     return systems + others
@@ -723,19 +719,21 @@ def _find_calls(messages: Sequence[ModelMessage]) -> list[_CallPair]:
     asked: dict[str, _CallPair] = {}
     early_results: dict[str, _Entry] = {}
     for position, part in _parts_about_calls(messages):
-        if part["type"] == "tool-call":
-            call = _CallPair(position, part, result=early_results.pop(part["toolCallId"], None))
-            latest[call.id] = call
-            calls.append(call)
-        elif part["type"] == "tool-result":
-            if (found := latest.get(part["toolCallId"])) is not None:
-                found.result = position, part
-            else:
-                early_results[part["toolCallId"]] = position, part
-        elif part["type"] == "tool-approval-request":
-            _ask(asked, latest.get(part["toolCallId"]), position, part)
-        elif (found := asked.get(part["approvalId"])) is not None:
-            found.responses[part["approvalId"]] = position, part
+        match part["type"]:
+            case "tool-call":
+                call = _CallPair(position, part, result=early_results.pop(part["toolCallId"], None))
+                latest[call.id] = call
+                calls.append(call)
+            case "tool-result":
+                if (found := latest.get(part["toolCallId"])) is not None:
+                    found.result = position, part
+                else:
+                    early_results[part["toolCallId"]] = position, part
+            case "tool-approval-request":
+                _ask(asked, latest.get(part["toolCallId"]), position, part)
+            case _:
+                if (found := asked.get(part["approvalId"])) is not None:
+                    found.responses[part["approvalId"]] = position, part
     return calls
 
 
@@ -756,6 +754,14 @@ def _ask(asked: dict[str, _CallPair], call: _CallPair | None, position: _Positio
     if call is not None:
         call.requests[approval_id] = position, request
         asked[approval_id] = call
+
+
+def _append_step(messages: list[_Json], message: _Json, number: int, calls: Sequence[_CallPair]) -> None:
+    """Append an assistant message with its calls, and a tool message with what became of them."""
+    said = [((number, index), part) for index, part in enumerate(message["content"]) if not _is_blank(part)]
+    said = [(place, _without_null_options(part)) for place, part in said if part["type"] not in _ABOUT_CALLS]
+    _append(messages, message, _in_order([*said, *(entry for call in calls for entry in call.assistant_entries())]))
+    _append(messages, {"role": "tool"}, _in_order([entry for call in calls for entry in call.tool_entries()]))
 
 
 def _append(messages: list[_Json], message: _Json, content: list[_Json]) -> None:
@@ -830,11 +836,11 @@ def _is_domain(host: str) -> bool:
         return _is_ipv6(host)
     domain = unquote_to_bytes(host).decode("utf-8", "replace").translate(_IGNORED_IN_DOMAIN)
     domain = unicodedata.normalize("NFKC", domain).replace("\N{IDEOGRAPHIC FULL STOP}", ".").lower()
-    return domain != "" and _FORBIDDEN_IN_DOMAIN.isdisjoint(domain) and _is_ipv4_if_it_ends_in_a_number(domain)
+    return bool(domain) and _FORBIDDEN_IN_DOMAIN.isdisjoint(domain) and _is_ipv4_if_it_ends_in_a_number(domain)
 
 
 def _is_opaque_host(host: str) -> bool:
-    return _is_ipv6(host) if host.startswith("[") else host != "" and _FORBIDDEN_IN_HOST.isdisjoint(host)
+    return _is_ipv6(host) if host.startswith("[") else bool(host) and _FORBIDDEN_IN_HOST.isdisjoint(host)
 
 
 def _is_ipv6(host: str) -> bool:

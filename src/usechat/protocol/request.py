@@ -249,7 +249,8 @@ def _approval_answer(call: _RequestCall) -> ApprovalAnswer | None:
         )
     if not call.has_outcome:
         return None
-    output = {"reason": _error_text(call)} if call.state == ToolState.OUTPUT_ERROR else call.part.get("output")
+    failure = _error_text(call)
+    output = call.part.get("output") if failure is None else {"reason": failure}
     answer = output if isinstance(output, Mapping) else {"approved": _is_yes(output)}
     return ApprovalAnswer(
         question["approvalId"],
@@ -360,12 +361,13 @@ def _read_message(value: Any, place: str) -> UIMessage:
         found = repr(role) if isinstance(role, str) else json_kind(role)
         raise InvalidRequest(f"{place}.role must be 'system', 'user' or 'assistant', not {found}")
     message = {**value, "id": _optional_id(value, "id", f"{place}.id") or ""}
-    key = "parts" if value.get("parts") is not None else "content"
+    has_content = value.get("parts") is None
+    key = "content" if has_content else "parts"
     parts = message.pop(key, None)
-    if key == "content" and isinstance(parts, str):
+    if has_content and isinstance(parts, str):
         parts = [{"type": "text", "text": parts}]
     if not isinstance(parts, list):
-        hint = " (or text under 'content')" if key == "content" else ""
+        hint = " (or text under 'content')" if has_content else ""
         raise InvalidRequest(f"{place}.parts must be a list of parts{hint}, not {json_kind(parts)}")
     for index, part in enumerate(parts):
         _check_part(part, f"{place}.{key}[{index}]")

@@ -150,7 +150,7 @@ class RunInfo(msgspec.Struct, frozen=True):
 
     def answers_same_id(self, other: "RunInfo") -> bool:
         """Return whether both runs answer a user message of the same id; a page that edits a message keeps the id."""
-        return self.user_message_id != "" and self.user_message_id == other.user_message_id
+        return bool(self.user_message_id) and self.user_message_id == other.user_message_id
 
 
 def message_digest(message: Mapping[str, Any]) -> str:
