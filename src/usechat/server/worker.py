@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, StoreUnreachable
 from usechat.runs.manager import RunManager
-from usechat.runs.quotas import QuotaKeeper
+from usechat.runs.quotas import QuotaKeeper, release_run
 from usechat.runs.run import RunInfo, describe_with
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
@@ -203,6 +203,7 @@ class AgentWorker:
         return self._stored.recorded(turn.recording, info, context, source, instead_of=taken.instead_of)
 
     async def _report_lost(self, info: RunInfo) -> None:
+        await release_run(self._turns.runs, info.subject, info.origin or info.run_id)
         await report_lost(info, self._manager, self._hooks, self._stored)
 
     async def _done(self, info: RunInfo, size: int) -> None:
