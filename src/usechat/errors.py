@@ -49,7 +49,7 @@ UsechatError
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
-├── TaskExited                    a task that an agent started called ``sys.exit()``
+├── TaskExited                    a task of an agent, or a function such as ``authorize``, called ``sys.exit()``
 ├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
 ├── CannotStart                   a command or an app cannot begin; the text says why
 │   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
@@ -556,9 +556,10 @@ class RunLost(UsechatError):
 
 
 class TaskExited(UsechatError):
-    """A task that an agent started raised ``SystemExit`` or ``KeyboardInterrupt``, the cause of this error.
+    """A task of an agent, or a function of the application, raised ``SystemExit`` or ``KeyboardInterrupt``: the cause.
 
-    It is raised in their place, because asyncio would end the whole server. Let tools raise ordinary exceptions.
+    It is raised in their place, because asyncio would end the whole server. Let tools raise ordinary exceptions. It
+    also stands for a ``CancelledError`` of such a function, if nobody cancelled its task.
     """
 
 

@@ -24,6 +24,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
@@ -34,7 +35,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
-from usechat.threads import is_async
+from usechat.threads import contained, is_async
 from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "parts_of",
     "restartable",
 ]
+
+_logger: Final = logging.getLogger("usechat.server")
 
 _AHEAD: Final = 64
 """How many parts a thread may be ahead of the event loop."""
@@ -426,23 +429,30 @@ class FactorySource:
         """Leave the context manager."""
         if self._task is not None:
             self._closing.set()
-            await self._task
+            try:
+                await self._task
+            except Exception:  # what else is open must be closed, too
+                _logger.exception("the factory of an agent raised when it was closed")
 
     async def _keep(self, made: "asyncio.Future[Source]") -> None:
         try:
-            found = self._factory()
-            if inspect.isawaitable(found):
-                found = await found
-            if not isinstance(found, contextlib.AbstractAsyncContextManager):
-                self._settle(made, found)
-                return
-            async with found as entered:
-                self._settle(made, entered)
-                await self._closing.wait()
+            with contained():
+                await self._make(made)
         except Exception as error:
             if made.done():
                 raise
             made.set_exception(error)
+
+    async def _make(self, made: "asyncio.Future[Source]") -> None:
+        found = self._factory()
+        if inspect.isawaitable(found):
+            found = await found
+        if not isinstance(found, contextlib.AbstractAsyncContextManager):
+            self._settle(made, found)
+            return
+        async with found as entered:
+            self._settle(made, entered)
+            await self._closing.wait()
 
     def _settle(self, made: "asyncio.Future[Source]", answer: Any) -> None:
         self.restartable = is_restartable(answer)

@@ -15,13 +15,13 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from usechat.errors import PublicError
+from usechat.errors import PublicError, TaskExited
 
-__all__ = ["FULL", "AgentThreads", "is_async"]
+__all__ = ["FULL", "AgentThreads", "contained", "is_async"]
 
 FULL: Final = "The server is answering as many messages as it can. Please try again in a moment."
 
@@ -74,8 +74,9 @@ class AgentThreads:
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that is async or not, and return its result. One that is not async runs in a thread."""
-        found = function(*arguments) if is_async(function) else await self.run(function, *arguments)
-        return await found if inspect.isawaitable(found) else found
+        with contained():
+            found = function(*arguments) if is_async(function) else await self.run(function, *arguments)
+            return await found if inspect.isawaitable(found) else found
 
     async def finish(self, seconds: float) -> None:
         """Wait until all threads have ended, abandoned ones too, at most ``seconds``."""
@@ -123,6 +124,24 @@ class AgentThreads:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """Raise ``TaskExited`` in the place of what a function of the application must not do to its caller.
+
+    ``SystemExit`` and ``KeyboardInterrupt`` in any task end the event loop, and so the server. A ``CancelledError``
+    that nobody asked for looks as if the caller was cancelled.
+    """
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise TaskExited(f"a function of the application raised {error!r}") from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise TaskExited("a function of the application was cancelled by itself") from error
 
 
 def is_async(function: Any) -> bool:

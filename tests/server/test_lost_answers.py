@@ -17,6 +17,7 @@ from tests.server.test_worker import Tier, asking, until
 from usechat.chats import ChatStore, SqlChats
 from usechat.runs.redis.store import RedisRuns
 from usechat.server import ChatApp, Settings
+from usechat.server.turns import StoredTurns
 from usechat.turn import Turn
 
 LEASE = 2.0
@@ -206,6 +207,22 @@ async def test_a_worker_without_the_store_of_its_web_processes_says_so(
     response = await web.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]})
     assert b"An error occurred. Reference: " in response.content
     assert "give the agent process the same store: usechat worker --chats" in caplog.text
+
+
+async def test_a_turn_that_another_release_has_stored_in_its_own_way_fails(
+    tier: Tier, store: Callable[..., SqlChats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = StoredTurns.recorded
+
+    def otherwise(turns: StoredTurns, recording: Any, *run: Any, **options: Any) -> Any:
+        return recorded(turns, {**recording, "claim": "of another release"}, *run, **options)
+
+    monkeypatch.setattr(StoredTurns, "recorded", otherwise)
+    web = tier.web(chats=store())
+    worker = tier.worker(agent, chats=store())
+    response = await web.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]})
+    assert b"An error occurred. Reference: " in response.content
+    await until(lambda: not worker.running, "there is room for another turn")
 
 
 WEB_WRITES = [Kill(*each) for each in product((1, 2), ("before", "during", "after"))]

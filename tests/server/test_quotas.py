@@ -12,10 +12,12 @@ from starlette.requests import Request
 
 from tests.redis_server import redis_server
 from tests.server.process import question, serve_process
+from tests.server.test_worker import until
 from usechat.cli import options as read
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.quotas import Quotas
+from usechat.runs.quotas import QuotaKeeper, Quotas
 from usechat.runs.redis.store import RedisRuns
+from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings
 from usechat.turn import Identity, Turn
@@ -92,6 +94,26 @@ async def test_runs_at_once_are_limited_per_person(stores: list[RunStore]) -> No
     assert (await running)[0] == 200
     await workers.until(200)
     await workers.close()
+
+
+async def test_a_run_whose_worker_died_counts_until_it_is_found_lost() -> None:
+    quotas = Quotas(concurrent_runs=1)
+    with redis_server("valkey") as server:
+        dying = RedisRuns(server.url, lease=1)
+        await QuotaKeeper(quotas, dying).admit("ada", "r1")
+        await dying.claim(RunInfo("r1", "c1", "m1", sdk="7", subject="ada"))
+        await dying.close()  # nobody renews its lease, and nobody records an end
+        runs = RedisRuns(server.url, lease=1)
+        workers = Workers([runs], quotas)
+        assert (await workers.ask())[0] == 429
+        await until(lambda: _is_lost(runs), "the run is found lost")
+        await workers.until(200)
+        await workers.close()
+
+
+async def _is_lost(runs: RedisRuns) -> bool:
+    info = await runs.latest("c1")
+    return info is not None and info.state is RunState.LOST
 
 
 async def test_bytes_a_day_are_limited_per_person(stores: list[RunStore]) -> None:

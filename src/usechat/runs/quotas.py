@@ -7,12 +7,12 @@ import msgspec
 
 from usechat.errors import TooManyRequests
 
-__all__ = ["Counters", "MemoryCounters", "QuotaKeeper", "Quotas"]
+__all__ = ["Counters", "MemoryCounters", "QuotaKeeper", "Quotas", "release_run"]
 
 _MINUTE: Final = 60.0
 _DAY: Final = 86_400.0
 _LONGEST_RUN: Final = 3_600.0
-"""Seconds after which a run no longer counts whose worker died before it could say that the run ended."""
+"""Seconds after which a run no longer counts whose worker died, if nobody noticed that the run was lost."""
 _RETRY_RUNS: Final = 5.0
 _MANY_COUNTERS: Final = 10_000
 
@@ -83,6 +83,15 @@ class MemoryCounters:
             self._holders.pop(key, None)
 
 
+def _runs_of(subject: str) -> str:
+    return f"runs:{subject}"
+
+
+async def release_run(counters: Counters, subject: str, run_id: str) -> None:
+    """Count a run no more, whether runs are limited or not."""
+    await counters.release(_runs_of(subject), run_id)
+
+
 class QuotaKeeper:
     """Refuses requests that exceed the quotas of their sender."""
 
@@ -111,7 +120,7 @@ class QuotaKeeper:
             if total >= quotas.bytes_per_day:
                 raise TooManyRequests("Your quota for today is used up.", retry_after=left)
         if quotas.concurrent_runs is not None:
-            held = await self._counters.hold(f"runs:{subject}", run_id, _LONGEST_RUN)
+            held = await self._counters.hold(_runs_of(subject), run_id, _LONGEST_RUN)
             if held - is_answered > quotas.concurrent_runs:
                 await self.release(subject, run_id)
                 limit = quotas.concurrent_runs
@@ -120,6 +129,6 @@ class QuotaKeeper:
     async def release(self, subject: str, run_id: str, sent: int = 0) -> None:
         """Note that a run has ended, or was not started, and how many bytes its answer has."""
         if self._quotas.concurrent_runs is not None:
-            await self._counters.release(f"runs:{subject}", run_id)
+            await release_run(self._counters, subject, run_id)
         if self._quotas.bytes_per_day is not None and sent:
             await self._counters.count(f"bytes:{subject}", sent, _DAY)

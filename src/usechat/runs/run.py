@@ -63,6 +63,7 @@ from usechat.runs.open_calls import (
 )
 from usechat.runs.timers import timer_for
 from usechat.sources import Source
+from usechat.threads import contained
 from usechat.turn import TurnContext
 
 __all__ = [
@@ -616,7 +617,8 @@ def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Base
         )
         try:
             if on_error is not None and isinstance(error, Exception):
-                return on_error(error)
+                with contained():
+                    return on_error(error)
         except Exception:  # it is user code, too
             _server_logger.exception("on_error raised, so the page gets the default text; reference %s", reference)
         return f"An error occurred. Reference: {reference}"

@@ -146,6 +146,7 @@ class Endpoints:
         return self.stored is not None or self._hooks.load is not None
 
     async def _report_lost(self, info: RunInfo) -> None:
+        await self._quotas.release(info.subject, info.origin or info.run_id)
         await report_lost(info, self.manager, self._hooks, self.stored)
 
     async def _make_recorder(

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from usechat.errors import ChatNotFound, InvalidRequest, RequestTimeout, RequestTooLarge, UnknownRelease
 from usechat.protocol.releases import releases_for
 from usechat.protocol.request import LONGEST_ID, ChatRequest, Limits
+from usechat.threads import contained
 from usechat.turn import Identity
 
 __all__ = [
@@ -82,8 +83,9 @@ async def allow_all(_request: Request, _chat_id: str, _action: Action) -> Identi
 
 async def authorize_request(rule: AuthorizeFunction, request: Request, chat_id: str, action: Action) -> Identity | None:
     """Call an ``authorize`` rule, async or not."""
-    identity = rule(request, chat_id, action)
-    return await identity if isinstance(identity, Awaitable) else identity
+    with contained():
+        identity = rule(request, chat_id, action)
+        return await identity if isinstance(identity, Awaitable) else identity
 
 
 class AccessPolicy(Protocol):

@@ -56,7 +56,7 @@ from usechat.runs.store import LOST
 from usechat.runs.transport import RunChatTransport
 from usechat.server.requests import chat_key
 from usechat.sources import HandsOver, Source, as_source
-from usechat.threads import AgentThreads
+from usechat.threads import AgentThreads, contained
 from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = [
@@ -524,8 +524,9 @@ class StoredTurns:
         """Return the request that the agent gets: as much of the history as it takes. What is stored stays whole."""
         messages = [files.write(message) for message in request.messages]
         if self._hooks.history is not None:
-            selected = self._hooks.history(messages)
-            messages = list(await selected if inspect.isawaitable(selected) else selected)
+            with contained():
+                selected = self._hooks.history(messages)
+                messages = list(await selected if inspect.isawaitable(selected) else selected)
         is_whole = len(messages) == len(request.messages)
         return msgspec.structs.replace(request, messages=messages, has_whole_history=is_whole)
 

@@ -16,10 +16,12 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, StoreUnreachable
 from usechat.runs.manager import RunManager
-from usechat.runs.quotas import QuotaKeeper
+from usechat.runs.quotas import QuotaKeeper, release_run
 from usechat.runs.run import RunInfo, describe_with
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
@@ -39,6 +41,7 @@ _logger: Final = logging.getLogger("usechat.server")
 _LONGEST_BLOCK: Final = 1.0
 """Seconds that one request for turns waits; a shutdown takes as long to be noticed."""
 _RETRY_DELAY: Final = 0.5
+_NO_STORE: Final = "the web processes store chats; give the agent process the same store: usechat worker --chats"
 
 
 class AgentWorker:
@@ -199,10 +202,14 @@ class AgentWorker:
         if turn.recording is None:
             return RecordedRun(source, self._hooks.recorder(info, context.turn, turn.request.continues))
         if self._stored is None:
-            return RecordedRun(_CannotRecord())
-        return self._stored.recorded(turn.recording, info, context, source, instead_of=taken.instead_of)
+            return RecordedRun(_CannotRecord(InvalidSetting(_NO_STORE)))
+        try:
+            return self._stored.recorded(turn.recording, info, context, source, instead_of=taken.instead_of)
+        except msgspec.ValidationError as error:  # of a web process of another release: the page must not wait for ever
+            return RecordedRun(_CannotRecord(error))
 
     async def _report_lost(self, info: RunInfo) -> None:
+        await release_run(self._turns.runs, info.subject, info.origin or info.run_id)
         await report_lost(info, self._manager, self._hooks, self._stored)
 
     async def _done(self, info: RunInfo, size: int) -> None:
@@ -255,13 +262,14 @@ class AgentWorker:
 
 
 class _CannotRecord:
-    """Stands for the agent of a turn whose answer must be stored, in a process without a chat store."""
+    """Stands for the agent of a turn whose answer must be stored, in a process that cannot do that."""
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
 
     async def drive(self, context: TurnContext) -> None:  # noqa: ARG002
         """Fail: an answer that the web processes cannot load would be lost with the next reload."""
-        raise InvalidSetting(
-            "the web processes store chats; give the agent process the same store: usechat worker --chats"
-        )
+        raise self._reason
 
 
 async def _pause() -> None:

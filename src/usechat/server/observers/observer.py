@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo
+from usechat.threads import contained
 from usechat.turn import AgentInfo
 
 __all__ = ["Observer", "Observers", "Unobserved"]
@@ -156,14 +157,16 @@ class Observers:
         """Pass it on."""
         for observer in self._byte_counters:
             try:
-                observer.bytes_sent(count)
+                with contained():
+                    observer.bytes_sent(count)
             except Exception as error:
                 self._log(observer, "bytes_sent", error)
 
     def _tell(self, method: str, *event: Any) -> None:
         for observer in self._observers:
             try:
-                getattr(observer, method)(*event)
+                with contained():
+                    getattr(observer, method)(*event)
             except Exception as error:
                 self._log(observer, method, error)
 
