@@ -164,7 +164,7 @@ def test_the_page_about_chats_holds_code_that_runs(tmp_path: Path, monkeypatch: 
     for block in re.findall(r"```python\n(.*?)```", PAGES["docs/chats.md"].read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, "docs/chats.md", "exec"), names)
     assert [ask(names["app"]) for _ in range(2)] == ["You said: hi"] * 2
-    assert [message["role"] for message in names["database"]["c1"]] == ["user", "assistant"]
+    assert [message["role"] for message in names["database"]["", "c1"]] == ["user", "assistant"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -53,9 +53,13 @@ async def load(turn: Turn) -> list[Any]:
 
 
 async def save(message: Any, turn: Turn, outcome: str) -> None:
-    """Store the messages of the turn and the answer. The answer replaces the message that it continues."""
+    """Store the messages of the turn and the answer. The answer replaces the message that it continues.
+
+    The messages of a turn whose worker was lost are not known: what is stored stays.
+    """
     owner = owner_of(turn)
-    messages = [*(each for each in turn.messages if each["id"] != message["id"]), message]
+    earlier = await load(turn) if outcome == "lost" else turn.messages
+    messages = [*(each for each in earlier if each["id"] != message["id"]), message]
     async with sessions.begin() as session:
         await session.execute(delete(Message).where(Message.owner == owner, Message.chat == turn.chat_id))
         session.add_all(

@@ -17,6 +17,7 @@ _NEEDS = {
     ],
     "langgraph": [
         "test_langgraph.py",
+        "test_langgraph_meetings.py",
         "test_langgraph_memory.py",
         "test_bench_frameworks.py",
         "test_examples.py",

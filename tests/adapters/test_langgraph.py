@@ -13,7 +13,6 @@ from usechat.adapters.langgraph import LangGraphAdapter, LangGraphSource, source
 from usechat.errors import CannotAnswer, LocalProtocolError, UnknownEvent
 from usechat.parts import (
     ApprovalRequest,
-    ApprovalResponse,
     BlockEnd,
     Data,
     Error,
@@ -230,8 +229,7 @@ def test_the_calls_of_the_approval_middleware_are_matched_by_name_and_arguments_
     assert said_by(LangGraphAdapter(), events)[4:] == [
         ApprovalRequest("i1-0", "ca", "Delete a?"),
         ApprovalRequest("i1-1", "cb", "Delete b?"),
-        ApprovalRequest("i1-c3", "c3", is_automatic=True),
-        ApprovalResponse("i1-c3", approved=True),
+        ToolError("c3", "The tool has not run yet, because another call waits for an approval.", lane=LANE),
         Finish(),
     ]
 
@@ -242,6 +240,18 @@ def test_an_interrupt_of_a_tool_waits_for_the_output_of_its_call() -> None:
     events = [*CALL, task(id="t1", name="tools", input=[call]), paused]
     data = {"id": "i1", "toolCallId": "c1", "value": "Where?"}
     assert said_by(LangGraphAdapter(), events)[-2:] == [Data("interrupt", data, "i1"), Finish()]
+
+
+def test_an_interrupt_of_a_tool_whose_call_is_settled_asks_with_another_call_in_a_step_of_its_own() -> None:
+    call = {"name": "weather", "args": {"city": "Paris"}, "id": "c1"}
+    paused = task(id="t1", error=None, result={}, interrupts=[{"id": "i2", "value": "When?"}])
+    adapter = LangGraphAdapter(known_calls={"c1"}, settled_calls={"c1"})
+    assert said_by(adapter, [task(id="t1", name="tools", input=[call]), paused]) == [
+        Step(),
+        Data("interrupt", {"id": "i2", "toolCallId": "i2", "value": "When?"}, "i2"),
+        ToolCall("i2", "weather", {"city": "Paris"}),
+        Finish(),
+    ]
 
 
 def test_any_other_interrupt_is_a_question_in_a_step_of_its_own() -> None:

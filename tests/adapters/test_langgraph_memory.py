@@ -7,6 +7,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from tests.adapters.turns import assistant, text, tool, turn_of, user
 from usechat.adapters import conversation
 from usechat.adapters.langgraph import next_messages
+from usechat.protocol.request import ChatRequest
+from usechat.turn import TurnContext
 
 CALL: Any = {"name": "dig", "args": {}, "id": "c1", "type": "tool_call"}
 
@@ -70,6 +72,19 @@ async def test_a_call_that_was_stopped_is_closed_before_the_next_message() -> No
     assert (sent[0].tool_call_id, sent[0].status) == ("c1", "error")
 
 
+async def test_results_that_the_thread_does_not_keep_are_sent_again() -> None:
+    calls: Any = [CALL, {**CALL, "id": "c2"}]
+    state = [human("Dig.", "u1"), AIMessage("", tool_calls=calls, id="a1"), ToolMessage("Gold.", tool_call_id="c1")]
+    sent = next_messages(state, turn_of(user("Hi.", "u2")), is_saved=False)
+    assert isinstance(sent[0], RemoveMessage)
+    assert short(sent[3:]) == [("tool", "Gold."), ("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
+
+
+async def test_a_regenerated_answer_to_no_question_keeps_the_thread() -> None:
+    asked = ChatRequest(chat_id="c1", messages=[ANSWERS[0]], trigger="regenerate-message")
+    assert next_messages(ONE_TURN, TurnContext(asked).turn) == []
+
+
 async def test_a_call_that_was_left_open_long_ago_is_closed_in_its_place() -> None:
     state = [human("Dig.", "u1"), AIMessage("", tool_calls=[CALL], id="a1"), human("Hi.", "u2")]
     sent = next_messages(state, turn_of(user("Three?", "u3")))
@@ -106,6 +121,12 @@ async def test_an_older_version_of_an_answer_replaces_the_one_that_the_thread_ha
     sent = next_messages(TWO_TURNS, stored(user("One?"), older, user("Three?", "u3")))
     assert isinstance(sent[0], RemoveMessage)
     assert short(sent[1:]) == [("human", "One?"), ("ai", "Uno."), ("human", "Three?")]
+
+
+async def test_a_longer_version_of_an_answer_replaces_the_one_that_the_thread_has() -> None:
+    longer = assistant(text("One. And more."), message_id="m0")
+    sent = next_messages(TWO_TURNS, stored(user("One?"), longer, user("Three?", "u3")))
+    assert short(sent[1:]) == [("human", "One?"), ("ai", "One. And more."), ("human", "Three?")]
 
 
 async def test_a_branch_that_the_thread_has_left_comes_back() -> None:

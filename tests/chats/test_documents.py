@@ -42,6 +42,10 @@ def test_the_least_document_is_a_chat() -> None:
         (document(told(user("u1")), headId="u2"), "not a message of the chat"),
         (document(told(user("u\0"))), "NUL"),
         (document(told(user("u1")) | {"clientId": "\0"}), "NUL"),
+        (document(updatedAt=1e300), "updatedAt"),
+        (document(createdAt=-1), "createdAt"),
+        (document(told(user("u1")) | {"createdAt": 253_402_300_800}), "createdAt"),
+        (document(files=[{"id": "../notes", "mediaType": "text/plain", "data": ""}]), "files"),
     ],
 )
 def test_a_document_that_is_no_chat_is_refused(broken: Any, why: str) -> None:

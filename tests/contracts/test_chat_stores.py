@@ -937,7 +937,11 @@ async def test_files_can_be_stored_elsewhere(make: Make) -> None:
     assert (await store.file("c1", blob_id, owner="ada")).data == b"\x89PNG" * 1_000
     assert [file.id for file in (await store.export("c1", owner="ada")).files] == [blob_id]
     with pytest.raises(ChatNotFound):
-        await store.file("c1", "unknown", owner="ada")
+        await store.file("c1", "0", owner="ada")
+    shelf.is_away = True
+    with pytest.raises(ChatNotFound):
+        await store.file("c1", "../notes", owner="ada")  # no id of a file, so the store is not asked
+    shelf.is_away = False
     await store.delete("c1", owner="ada")
     assert shelf.blobs == {}
 
@@ -1094,6 +1098,19 @@ async def test_feedback_stands_beside_the_message(store: ChatStore) -> None:
         await store.rate("c1", "unknown", 1, owner="ada")
 
 
+async def test_with_the_tree_what_stands_beside_messages_is_about_all_branches(store: ChatStore) -> None:
+    first = await turn(store, ask(user("u1", "Q1")), "A1", outcome="stopped")
+    await store.rate("c1", first, {"thumbs": "down"}, owner="ada")
+    second = await turn(store, ask(user("u1", "Q1"), trigger=REGENERATE), "A1 again")
+    branch = await store.load("c1", owner="ada")
+    assert (branch.outcomes, branch.feedback, branch.siblings) == ({second: "finished"}, {}, {second: [first, second]})
+    tree = await store.load("c1", owner="ada", tree=True)
+    assert tree.outcomes == {first: "stopped", second: "finished"}
+    assert tree.feedback == {first: {"thumbs": "down"}}
+    assert tree.siblings == {first: [first, second], second: [first, second]}
+    assert list(tree.created) == ["u1", first, second]
+
+
 async def test_a_chat_remembers_which_agent_answers(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")), agent="travel")
     await store.finish(begun.claim, answer("a1", "A1"), "finished")
@@ -1168,6 +1185,16 @@ async def test_an_exported_chat_is_restored_without_loss(make: Make) -> None:
     assert msgspec.structs.replace(again, chat=loaded.chat) == loaded
     await turn(store, ask(user("u1", "Q1 edited"), trigger=REGENERATE), "A3")
     assert await shown(store) == ["Q1 edited", "A3"]
+
+
+async def test_a_chat_that_is_exported_while_it_is_answered_shows_its_question(store: ChatStore) -> None:
+    await turn(store, ask(user("u1", "Q1")), "A1")
+    begun = await begin(store, ask(user("u2", "Q2")))
+    await store.save(begun.claim, answer(begun.claim.message_id, "A"))
+    document = await store.export("c1", owner="ada")
+    await store.delete("c1", owner="ada")
+    await store.restore(document)
+    assert await shown(store) == ["Q1", "A1", "Q2"]
 
 
 async def test_a_chat_is_restored_for_somebody_else(store: ChatStore) -> None:

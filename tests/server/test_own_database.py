@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.chats.talking import answer, user
+from tests.chats.talking import answer, texts, user
 from tests.server.sockets import Body
+from usechat.protocol.request import ChatRequest
+from usechat.turn import Identity, TurnContext
+
+
+async def lose_an_answer(database: Any) -> list[Any]:
+    """Report a lost answer as the server does; return what is stored then."""
+    turn = TurnContext(ChatRequest(chat_id="c1", messages=[]), identity=Identity("")).turn
+    await database.save(answer("a9", "Half"), turn, "lost")
+    stored: list[Any] = await database.load(turn)
+    return stored
 
 
 @pytest.mark.usefixtures("logging_as_before")
@@ -19,9 +29,13 @@ def test_the_application_owns_the_history(framework: str, tmp_path: Path, monkey
     for name in [name for name in sys.modules if name.startswith("examples.own_database")]:
         monkeypatch.delitem(sys.modules, name)
     app: Any = import_module(f"examples.own_database.{framework}_app").app
+    database = import_module("examples.own_database.database")
     with TestClient(app, base_url="http://localhost") as client:
         said = [
             client.post("/api/chat", json={"id": "c1", "messages": messages}).content
             for messages in ([user("u1", "One")], [user("x", "Forged"), answer("y", "Forged"), user("u2", "Two")])
         ]
+        assert client.portal is not None
+        kept = client.portal.call(lose_an_answer, database)
+    assert texts(kept) == ["One", "That was message 1: One", "Two", "That was message 3: Two", "Half"]
     assert [Body(each, complete=True).text for each in said] == ["That was message 1: One", "That was message 3: Two"]

@@ -1,7 +1,8 @@
 """What an agent gets of a stored chat: the content of files that are stored apart, and a history that models accept."""
 
+import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from tests.chats.talking import texts, user
-from usechat.chats import ChatStore, MemoryChats, SqlChats
-from usechat.parts import ToolCall
-from usechat.server import ChatApp, Settings
-from usechat.turn import Turn
+from tests.chats import talking
+from tests.chats.talking import ask, begin, call, texts, user
+from usechat.chats import ChatStore, FileUrls, MemoryChats, SqlChats
+from usechat.parts import File, Part, ToolCall
+from usechat.runs.manager import RunManager
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, RunState
+from usechat.server import ChatApp, Settings, Timeouts
+from usechat.server.turns import NO_HOOKS, StoredTurns
+from usechat.turn import Turn, TurnContext
 
 PICTURE = b"\x89PNG" + b"x" * 30_000
 PICTURE_URL = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
@@ -39,8 +45,10 @@ def chats(request: pytest.FixtureRequest, tmp_path: Path) -> ChatStore:
 async def make(chats: ChatStore) -> AsyncIterator[Make]:
     apps: list[ChatApp] = []
 
-    def make(agent: Any, base_url: str = "http://a", **settings: Any) -> httpx2.AsyncClient:
-        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7", **settings), metrics=False)
+    def make(
+        agent: Any, base_url: str = "http://a", hooks: Mapping[str, Any] = {}, **settings: Any
+    ) -> httpx2.AsyncClient:
+        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7", **settings), metrics=False, **hooks)
         apps.append(app)
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=base_url, timeout=30)
 
@@ -105,6 +113,43 @@ async def test_an_agent_gets_the_content_of_a_file_that_is_stored_apart(make: Ma
     assert given == [[PICTURE_URL], [PICTURE_URL]]
     shown = (await loaded(client))[0]["parts"][0]["url"]
     assert shown.startswith("http://a/api/chat/c1/files/"), "the page gets an address"
+
+
+async def test_what_makes_the_title_gets_the_content_of_a_file_that_is_stored_apart(make: Make) -> None:
+    given: asyncio.Queue[Any] = asyncio.Queue()
+    client = make(lambda _turn: "Seen.", hooks={"titles": given.put_nowait})
+    await say(client, user("u1", "Look", PICTURE_PART))
+    assert await given.get() == [user("u1", "Look", PICTURE_PART)]
+
+
+async def test_on_finish_gets_the_address_of_a_file_that_is_stored_apart(make: Make) -> None:
+    saved: list[Any] = []
+
+    async def agent(_turn: Turn) -> AsyncIterator[Part]:
+        yield File(PICTURE_URL, "image/png")
+
+    client = make(agent, hooks={"on_finish": lambda message, *_: saved.append(message)})
+    await say(client, user("u1", "Paint"))
+    assert saved == (await loaded(client))[1:]
+    assert (await client.get(saved[0]["parts"][-1]["url"])).content == PICTURE
+
+
+async def test_a_withdrawn_turn_keeps_the_files_of_the_message_that_it_continues(chats: ChatStore) -> None:
+    await talking.turn(chats, ask(user("u1", "Paint")), PICTURE_PART, call("t1"), outcome="waiting")
+    [_, message] = (await chats.load("c1", owner="ada")).messages
+    begun = await begin(chats, ask(message_id=message["id"]))
+    info = RunInfo(begun.claim.run_id, "c1", message["id"], sdk="7", state=RunState.STOPPED)
+    manager = RunManager(
+        MemoryRuns(), timeouts=Timeouts(), unread_timeout=None, conflict="reject", describe=lambda error, _: str(error)
+    )
+    stored = StoredTurns(chats, manager, NO_HOOKS, file_bytes=0)
+    sent = FileUrls("http://a/api/chat/c1/files/").write(message)
+    recorder = await stored.recorder_of(info, TurnContext(begun.request), sent)
+    assert recorder is not None
+    await recorder.finish(info)
+    [_, again] = (await chats.load("c1", owner="ada")).messages
+    assert again["parts"][0] == message["parts"][0]
+    await stored.close()
 
 
 async def test_a_model_gets_the_content_of_a_file_that_is_stored_apart(make: Make) -> None:

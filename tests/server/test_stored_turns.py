@@ -488,7 +488,7 @@ async def test_chats_that_nobody_has_changed_for_too_long_are_deleted(
     make: Callable[..., httpx2.AsyncClient], chats: ChatStore
 ) -> None:
     for chat_id in ("old", "new"):
-        await chats.restore({"id": chat_id, "messages": [], "updatedAt": 0 if chat_id == "old" else 2**40})
+        await chats.restore({"id": chat_id, "messages": [], "updatedAt": 0 if chat_id == "old" else 2**36})
     await post(make(Settings(sdk="7", keep_chats=3600)), user("u1", "One"))
     async with asyncio.timeout(30):
         while await chats.ids_of() != ["new", "c1"]:  # noqa: ASYNC110 (nothing tells when it is done)

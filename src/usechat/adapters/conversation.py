@@ -19,7 +19,8 @@ from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
 from usechat.protocol.stream import MessageStream
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.tool_calls import is_settled, tool_parts_of
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
@@ -46,6 +47,7 @@ __all__ = [
     "parsed_result",
     "printed_result",
     "result_text",
+    "settled_calls_of",
     "show",
     "state_handle",
     "sub_agent",
@@ -119,7 +121,7 @@ def thread_id(turn: Turn) -> str:
     Clients choose the ids of chats, so the caller's identity is part of it: a caller cannot open another's thread.
     """
     subject = "" if turn.identity is None else turn.identity.subject
-    return f"{quote(subject, safe='')}/{quote(turn.chat_id or new_id(), safe='')}"
+    return "/".join(quote(text, safe="", errors="surrogatepass") for text in (subject, turn.chat_id or new_id()))
 
 
 def state_handle(turn: Turn, framework: str) -> str:
@@ -254,10 +256,12 @@ def _is_asked(part: Any) -> bool:
 
 def calls_of(turn: Turn) -> frozenset[str]:
     """Return the ids of the calls in the message that this turn continues: the page knows them already."""
-    continued = turn.request.continues
-    parts: list[Any] = [] if continued is None else list(continued["parts"])
-    calls = (part for part in parts if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]))
-    return frozenset(part["toolCallId"] for part in calls if isinstance(part.get("toolCallId"), str))
+    return frozenset(part["toolCallId"] for part in tool_parts_of(turn.request.continues or {}))
+
+
+def settled_calls_of(turn: Turn) -> frozenset[str]:
+    """Return the ids of those calls that have an outcome on the page."""
+    return frozenset(part["toolCallId"] for part in tool_parts_of(turn.request.continues or {}) if is_settled(part))
 
 
 def denials(turn: Turn) -> dict[str, str | None]:

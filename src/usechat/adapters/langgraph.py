@@ -15,7 +15,8 @@ edited is removed. A graph without one gets the whole chat.
 **Pauses.** An interrupt ends the turn, and the answer resumes it. ``HumanInTheLoopMiddleware`` asks for approvals: an
 approval's id is the interrupt's id and the position of the call, which is how the middleware wants its decisions back.
 Any other ``interrupt(value)`` waits for an output: of the tool call that interrupts, or else of a call named
-``interrupt``. The part ``data-interrupt`` has its value.
+``interrupt``. If the page shows an outcome of that call already, because its tool asks again or had to wait for an
+approval, a second call of the tool asks. The part ``data-interrupt`` has the value, and names the call.
 """
 
 import contextlib
@@ -46,7 +47,6 @@ from usechat.protocol.model_messages import (
 )
 from usechat.protocol.parts import (
     ApprovalRequest,
-    ApprovalResponse,
     BlockEnd,
     Data,
     Error,
@@ -97,6 +97,7 @@ STREAM: Final[Mapping[str, Any]] = {
 _IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
 _OURS: Final = {"usechat": True}
 """Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add messages of its own."""
+_NOT_RUN_YET: Final = "The tool has not run yet, because another call waits for an approval."
 _NO_CONFIG: Final[Mapping[str, Any]] = {}
 
 Event: TypeAlias = Mapping[str, Any]
@@ -156,7 +157,11 @@ class LangGraphSource:
 
     async def _answer_turn(self, context: TurnContext) -> None:
         turn = context.turn
-        adapter = LangGraphAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
+        adapter = LangGraphAdapter(
+            known_calls=conversation.calls_of(turn),
+            settled_calls=conversation.settled_calls_of(turn),
+            denied=conversation.denials(turn),
+        )
         await AdapterSource(self._events, lambda: adapter, agent=AgentInfo("langgraph", self._graph.name)).drive(
             context
         )
@@ -187,7 +192,9 @@ class LangGraphSource:
                 raise PublicError(conversation.PAUSE_IS_GONE)
         if self._input:
             return self._input(turn)
-        return {"messages": next_messages(state.values.get("messages", []), turn)}
+        # The snapshot has results of a step that waits or was stopped; the thread does not keep them with a new input.
+        is_saved = all(task.result is None for task in state.tasks)
+        return {"messages": next_messages(state.values.get("messages", []), turn, is_saved=is_saved)}
 
 
 def _answers(turn: Turn, interrupts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -272,8 +279,8 @@ class _Message:
 class LangGraphAdapter:
     """Turns the events of one run, as ``STREAM`` asks for them, into parts.
 
-    ``known_calls`` are the calls that the page has already, when a run is resumed; ``denied`` are those that a person
-    has denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a run is resumed; ``settled_calls`` are those of them
+    that have an outcome there; ``denied`` are those that a person has denied, with the reasons.
 
     >>> from langchain_core.messages import AIMessageChunk
     >>> chunk = AIMessageChunk("Hello", chunk_position="last")
@@ -282,8 +289,15 @@ class LangGraphAdapter:
     [Step(leaves_calls=False, lane='model:1'), Text(text='Hello', provider_metadata=None, id=None, lane='model:1')]
     """
 
-    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+    def __init__(
+        self,
+        *,
+        known_calls: Collection[str] = (),
+        settled_calls: Collection[str] = (),
+        denied: Mapping[str, str | None] = {},
+    ) -> None:
         self._known = set(known_calls)
+        self._settled_before = settled_calls
         self._denied = denied
         self._open: dict[str, _Message] = {}
         self._last_texts: dict[str, str] = {}
@@ -291,9 +305,9 @@ class LangGraphAdapter:
         self._asked: list[_Call] = []
         self._named: set[str] = set()
         self._settled: set[str] = set()
-        self._task_calls: dict[str, str] = {}
+        self._task_calls: dict[str, Mapping[str, Any]] = {}
         self._interrupts: dict[str, Any] = {}
-        self._calls_of_interrupts: dict[str, str] = {}
+        self._calls_of_interrupts: dict[str, Mapping[str, Any]] = {}
         self._tokens = [0, 0]
         self._reason: str | None = None
 
@@ -491,20 +505,20 @@ class LangGraphAdapter:
 
     def _task(self, task: Mapping[str, Any]) -> Iterator[Part]:
         if "input" in task:
-            for call in _tool_calls_in(task["input"]):
-                self._task_calls[task["id"]] = call["id"]
-                yield from self._call(call, "")
+            for found in _tool_calls_in(task["input"]):
+                self._task_calls[task["id"]] = found
+                yield from self._call(found, "")
             return
-        call_id = self._task_calls.pop(task["id"], None)
+        call = self._task_calls.pop(task["id"], None)
         for lane in [lane for lane in self._open if lane.endswith(task["id"])]:
             yield from self._end(lane)
-        if task.get("error") is not None and call_id is not None and call_id not in self._settled:
-            self._settled.add(call_id)
-            yield ToolError(call_id, conversation.TOOL_FAILED)
+        if task.get("error") is not None and call is not None and call["id"] not in self._settled:
+            self._settled.add(call["id"])
+            yield ToolError(call["id"], conversation.TOOL_FAILED)
         for interrupt in task.get("interrupts", ()):
             self._interrupts.setdefault(interrupt["id"], interrupt["value"])
-            if call_id is not None:
-                self._calls_of_interrupts[interrupt["id"]] = call_id
+            if call is not None:
+                self._calls_of_interrupts[interrupt["id"]] = call
         result = task.get("result")
         if isinstance(result, Mapping) and result.get("structured_response") is not None:
             yield Data("output", _plain(result["structured_response"]))
@@ -514,23 +528,21 @@ class LangGraphAdapter:
         if requests is not None:
             yield from self._approvals(interrupt_id, requests)
             return
-        call_id = self._calls_of_interrupts.get(interrupt_id)
-        if call_id is None:
+        asking = self._calls_of_interrupts.get(interrupt_id, {"id": interrupt_id, "name": conversation.QUESTION})
+        is_open = asking["id"] in self._known and asking["id"] not in self._settled_before
+        call_id = asking["id"] if is_open else interrupt_id
+        if not is_open:
             # In a step of its own: the page posts again as soon as every call of the last step is answered.
             yield Step()
-        yield Data(
-            conversation.QUESTION,
-            {"id": interrupt_id, "toolCallId": call_id or interrupt_id, "value": value},
-            interrupt_id,
-        )
-        if call_id is None:
-            yield ToolCall(interrupt_id, conversation.QUESTION, value, dynamic=True)
+        yield Data(conversation.QUESTION, {"id": interrupt_id, "toolCallId": call_id, "value": value}, interrupt_id)
+        if not is_open:
+            yield ToolCall(call_id, asking["name"], asking.get("args", value), dynamic="args" not in asking)
 
     def _approvals(self, interrupt_id: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         """Yield a request for each call that the middleware asks about.
 
         It names no ids, so calls are matched by name and arguments, in order. The other calls of the step have not run
-        either; they are marked as allowed, because the page posts only when no call of the step is open.
+        either. They get an outcome for the time being, because the page posts only when no call of the step is open.
         """
         open_calls = [call for call in self._asked if call.id not in self._settled]
         for position, request in enumerate(requests):
@@ -543,8 +555,7 @@ class LangGraphAdapter:
                 open_calls.remove(call)
             yield ApprovalRequest(approval_id, approval_id if call is None else call.id, request.get("description"))
         for call in open_calls:
-            yield ApprovalRequest(f"{interrupt_id}-{call.id}", call.id, is_automatic=True)
-            yield ApprovalResponse(f"{interrupt_id}-{call.id}", approved=True)
+            yield ToolError(call.id, _NOT_RUN_YET, lane=call.lane)
 
 
 def _provider_outcome(call: _Call, output: Any) -> Iterator[Part]:
@@ -603,8 +614,8 @@ def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
 # History.
 
 
-def next_messages(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
-    """Return what is sent to a graph whose checkpoint holds the messages ``state``.
+def next_messages(state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = True) -> list[BaseMessage]:
+    """Return what is sent to a graph whose thread has the messages ``state``; ``is_saved`` says whether it keeps them.
 
     It is the new message alone if nothing has to be changed, else the whole list after the removal of the old one.
     """
@@ -612,7 +623,7 @@ def next_messages(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]
         return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
     wanted = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
-    if wanted[: len(state)] == list(state):
+    if is_saved and wanted[: len(state)] == list(state):
         return wanted[len(state) :]
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *wanted]
 
@@ -625,7 +636,7 @@ def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
         return _in_step(state, turn)
     users = [message["id"] for message in turn.messages if message["role"] == "user"]
     positions = {message.id: at for at, message in enumerate(state) if isinstance(message, HumanMessage)}
-    if users[-1] in positions:
+    if users and users[-1] in positions:
         return state[: positions[users[-1]]]
     if len(users) > 1 and users[-2] in positions:
         later = (at for at in positions.values() if at > positions[users[-2]] and _is_ours(state[at]))
@@ -659,7 +670,7 @@ def _in_step(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
     kept = head
     for exchange in shown[first:]:
         remembered = known.get(exchange[0]["id"])
-        is_shown = remembered is not None and _last_text(remembered) in _text_of(exchange)
+        is_shown = remembered is not None and _text_of(exchange).endswith(_last_text(remembered))
         kept += remembered if remembered is not None and is_shown else _remembered(exchange)
     return kept
 

@@ -19,8 +19,10 @@ import msgspec
 
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["Blob", "BlobStore", "FileUrls", "extract_files", "inline_files", "stored_file_ids"]
+__all__ = ["BLOB_ID", "Blob", "BlobStore", "FileUrls", "extract_files", "inline_files", "stored_file_ids"]
 
+BLOB_ID: Final = "[0-9a-f]+"
+"""The ids of blobs, as a regular expression. Clients send ids, and a store of the application may use them as paths."""
 _SCHEME: Final = "usechat-file:"
 _FILES: Final = ("file", "reasoning-file")
 _Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
@@ -43,7 +45,8 @@ class BlobStore(Protocol):
 
     A blob is put before the message that refers to it, and may be put again. Deleting a chat deletes its blobs. A store
     that raises counts as one that is away, like the database: 503, or another attempt while an answer is running. A
-    chat whose blobs cannot be deleted stays.
+    chat whose blobs cannot be deleted stays. The id of a blob has the characters 0 to 9 and a to f. Pages choose the
+    ids of chats, so they may be any text: do not use them as paths.
 
     >>> class Files:
     ...     def __init__(self) -> None:
@@ -150,7 +153,7 @@ class FileUrls:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         end = "/".join(["", *prefix.split("/")[-3:]])  # the chat, `files`, and nothing behind the last slash
-        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}([0-9a-f]+)")
+        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}({BLOB_ID})")
 
     def write(self, message: UIMessage) -> UIMessage:
         """Return a stored message with URLs that a page or a model can fetch."""

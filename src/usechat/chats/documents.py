@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from usechat.chats.blobs import BLOB_ID
 from usechat.chats.chat import MessageNode, Outcome, check_id, digest_of
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.protocol.tool_parts import is_tool
@@ -27,6 +28,10 @@ __all__ = [
 
 TitledBy: TypeAlias = Literal["words", "function", "person"]
 
+_LATEST: Final = 253_402_300_799
+"""The last second that a date can have: the end of the year 9999."""
+_Time: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_LATEST)]
+
 
 class DocumentMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A message of a document.
@@ -39,14 +44,14 @@ class DocumentMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     client_id: str = ""
     outcome: Outcome | None = None
     agent: str = ""
-    created_at: float = 0
+    created_at: _Time = 0
     feedback: Any = None
 
 
 class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A file of a document; its data is base64 in JSON."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(pattern=f"^{BLOB_ID}$")]
     media_type: str
     data: bytes
 
@@ -69,8 +74,8 @@ class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     title: str = ""
     titled_by: TitledBy = "person"
     agent: str = ""
-    created_at: float = 0
-    updated_at: float = 0
+    created_at: _Time = 0
+    updated_at: _Time = 0
     pinned: bool = False
     archived: bool = False
     head_id: str | None = None

@@ -30,6 +30,7 @@ database implements that, and four queries over all chats. ``MemoryChats`` and `
 import abc
 import contextlib
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -38,7 +39,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from usechat.chats.beginning import Answered, Beginning, Begun, Busy, Expired, Joined, clean_if_valid
-from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
+from usechat.chats.blobs import BLOB_ID, Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
     MessageNode,
@@ -411,11 +412,11 @@ class ChatStore(abc.ABC):
             chat=view.chat,
             messages=[messages[node.key] for node in branch],
             head_id=branch[-1].id if branch else None,
-            siblings=view.siblings(branch),
+            siblings=view.siblings(nodes),
             running=view.running if view.is_running_below(branch) else None,
-            outcomes={node.id: node.outcome for node in branch if node.outcome is not None},
-            created={node.id: node.created for node in branch},
-            feedback={node.id: node.feedback for node in branch if node.feedback is not None},
+            outcomes={node.id: node.outcome for node in nodes if node.outcome is not None},
+            created={node.id: node.created for node in nodes},
+            feedback={node.id: node.feedback for node in nodes if node.feedback is not None},
             tree=[
                 {"parentId": None if node.parent is None else ids[node.parent], "message": messages[node.key]}
                 for node in (nodes if tree else [])
@@ -593,7 +594,7 @@ class ChatStore(abc.ABC):
             else:
                 blobs = await self._foreign_blobs(transaction, chat_id, messages)
         ids = {node.key: node.id for node in nodes}
-        chat, leaf = view.chat, view.tree.leaf
+        chat, branch = view.chat, view.visible_branch()
         return ChatDocument(
             id=chat.id,
             owner=chat.owner,
@@ -604,7 +605,7 @@ class ChatStore(abc.ABC):
             updated_at=chat.updated,
             pinned=chat.pinned,
             archived=chat.archived,
-            head_id=None if leaf is None else ids.get(leaf),
+            head_id=branch[-1].id if branch else None,
             messages=[
                 DocumentMessage(
                     parent_id=None if node.parent is None else ids[node.parent],
@@ -674,6 +675,8 @@ class ChatStore(abc.ABC):
                 await _reached(self._blobs.put(chat_id, blob))
 
     async def _blob(self, transaction: Transaction, chat_id: str, blob_id: str) -> Blob | None:
+        if re.fullmatch(BLOB_ID, blob_id) is None:
+            return None
         if self._blobs is None:
             return await transaction.blob(blob_id)
         return await _reached(self._blobs.get(chat_id, blob_id))

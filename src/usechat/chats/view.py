@@ -20,7 +20,8 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     ``head_id`` is the last message that is shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970)
     and ``feedback`` are by message id. An answer that runs on another branch is not ``running`` here.
 
-    ``tree`` has all messages but a running answer, as ``{parentId, message}``, parents first, if it was asked for.
+    ``tree`` has all messages but a running answer, as ``{parentId, message}``, parents first, if it was asked for; then
+    ``siblings``, ``outcomes``, ``created`` and ``feedback`` are about all of them, too.
 
     >>> from usechat import ChatRequest
     >>> import asyncio
@@ -89,12 +90,12 @@ class ChatView:
         """Tell whether an answer is running that follows a branch."""
         return self.running is not None and self.running.parent == (branch[-1].key if branch else None)
 
-    def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
+    def siblings(self, nodes: Iterable[MessageNode]) -> dict[str, list[str]]:
         """Return the ids of all versions of each message that has several."""
         by_parent: dict[int | None, list[str]] = {}
         for node in self.visible():
             by_parent.setdefault(node.parent, []).append(node.id)
-        return {node.id: by_parent[node.parent] for node in branch if len(by_parent[node.parent]) > 1}
+        return {node.id: by_parent[node.parent] for node in nodes if len(by_parent[node.parent]) > 1}
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         """Return the content of messages."""

@@ -462,7 +462,7 @@ class StoredTurns:
         if recording is not None:
             self._spawn(self._hand_over(begun.claim, info.chat_id))
         if begun.is_new and recorder is not None:
-            self._entitle(begun.chat.id, list(begun.request.messages), recorder)
+            self._entitle(begun.request, files, recorder)
         return reading
 
     def recorded(
@@ -489,7 +489,7 @@ class StoredTurns:
 
         async def begin() -> None:
             if found.is_new:
-                self._entitle(found.claim.chat_id, list(request.messages), recorder)
+                self._entitle(request, files, recorder)
             context.turn.request = await self._with_files(request, files)
 
         return RecordedRun(_TakingOver(source, recorder, begin), recorder, frozenset(found.known_ids))
@@ -501,7 +501,7 @@ class StoredTurns:
         claim = await self.store.claim_of(_chat_id_of(info), info.run_id)
         if claim is None:
             return None
-        message = cast("UIMessage | None", continues)
+        message = None if continues is None else _files_of(claim).read(cast("UIMessage", continues))
         return StoredAnswer(self.store, claim, info, context, self._hooks, continues=message, take_over=True)
 
     async def _hand_over(self, claim: Claim, key: str) -> None:
@@ -541,16 +541,18 @@ class StoredTurns:
 
     # -- Titles.
 
-    def _entitle(self, chat_id: str, messages: list[UIMessage], recorder: "StoredAnswer") -> None:
+    def _entitle(self, request: ChatRequest, files: FileUrls, recorder: "StoredAnswer") -> None:
         """Ask for the title of a new chat, without delaying its answer."""
         if self._hooks.titles is not None:
-            self._spawn(self._ask_title(chat_id, messages, recorder, self._hooks.titles))
+            self._spawn(self._ask_title(request, files, recorder, self._hooks.titles))
 
     async def _ask_title(
-        self, chat_id: str, messages: list[UIMessage], recorder: "StoredAnswer", titles: TitleFunction
+        self, request: ChatRequest, files: FileUrls, recorder: "StoredAnswer", titles: TitleFunction
     ) -> None:
         """Ask for a title, store it and show it, if the answer is still running."""
+        chat_id = request.chat_id
         try:
+            messages = list((await self._with_files(request, files)).messages)
             title = await ask_title(titles, messages, self._hooks.threads)
             chat = None if title is None else await self.store.suggest_title(chat_id, title)
         except Exception:  # of user code, or the database
@@ -607,8 +609,7 @@ class StoredTurns:
                 message = await _logged_answer(self._manager, info, claim.message_id)
         except (StoreUnreachable, TimeoutError):
             return None
-        files = FileUrls(f"/{quote(claim.chat_id, safe='', errors='surrogatepass')}/files/")
-        return None if message is None else files.read(message)
+        return None if message is None else _files_of(claim).read(message)
 
 
 class _TakingOver:
@@ -655,6 +656,7 @@ class StoredAnswer:
             store, claim, sdk=info.sdk, continues=continues, files=files, on_lost=self._lose
         )
         self._context = context
+        self._files = files
         self._hooks = hooks
         self._title = title
         self._must_take_over = take_over
@@ -733,7 +735,9 @@ class StoredAnswer:
                 extra={"chat_id": info.chat_id, "run_id": info.run_id},
             )
             stored = None
-        await self._hooks.finished(stored or settled(message, outcome, _answerable(info)), self._context.turn, outcome)
+        answer = stored or settled(message, outcome, _answerable(info))
+        shown = answer if self._files is None else self._files.write(answer)
+        await self._hooks.finished(shown, self._context.turn, outcome)
 
     def _lose(self) -> None:
         self._fail(LOST)
@@ -765,6 +769,11 @@ def _replayed(answered: Answered, sdk: str) -> Reading:
     log.append(b"".join([*frames, stream.close()]))
     log.end()
     return LogReading(reader, None, on_close=lambda _: None)
+
+
+def _files_of(claim: Claim) -> FileUrls:
+    """Return what reads the addresses of a chat's files where no request tells the name of this server."""
+    return FileUrls(f"/{quote(claim.chat_id, safe='', errors='surrogatepass')}/files/")
 
 
 def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
