@@ -93,6 +93,15 @@ DOCUMENT: Final = (
     + "".join(f"Paragraph {number} of the end.\n\n" for number in range(200))
 )
 """A list, code and paragraphs, each longer than a piece that the page draws at once."""
+BLOCKS: Final = (
+    "<details>\n\nOpened and closed.\n\n</details>\n\n"
+    + "".join(f"{number}. The point {number}, with *some* words and `code`.\n" for number in range(1, 901))
+    + "\nThe table:\n\n| name | number | remark |\n|---|---|---|\n"
+    + "".join(f"| row {number} | {number} | about **{number}** |\n" for number in range(1, 1001))
+    + "\n"
+    + " ".join(f"The sentence {number} has *some* words, and `code`." for number in range(1, 701))
+)
+"""100 kB of few blocks, each of which is far longer than a piece that the page draws at once."""
 TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
 FORMULAS: Final = r"Inline \(a^2 + b^2\) and a display:" + "\n\n" + r"\[ \frac{1}{2} \]" + "\n\n" + r"Code: `\(raw\)`."
 
@@ -216,14 +225,24 @@ async def _many(turn: Turn) -> Said:
 
 
 async def _report(turn: Turn) -> Said:
-    """As many sections as the message says, word by word: at the pace of a fast model, and the last fifth at once."""
-    sections = int(turn.text.split()[1])
-    for number in range(sections):
-        for word in re.findall(r"\s*\S+", SECTION.replace("NUMBER", str(number))):
-            yield word
-        if number < sections * 0.8:
+    """As many sections as the message says, word by word."""
+    sections = "".join(SECTION.replace("NUMBER", str(number)) for number in range(int(turn.text.split()[1])))
+    async for word in _word_by_word(sections):
+        yield word
+
+
+async def _blocks(_turn: Turn) -> Said:
+    async for word in _word_by_word(BLOCKS):
+        yield word
+
+
+async def _word_by_word(text: str) -> AsyncIterator[str]:
+    """Say it at the pace of a fast model, and the last fifth at once."""
+    words = re.findall(r"\s*\S+", text)
+    for number, word in enumerate(words):
+        yield word
+        if number % 100 == 99 and number < len(words) * 0.8:
             await asyncio.sleep(0.03)
-    yield "\n\nend-of-report"
 
 
 async def _evil(_turn: Turn) -> Said:
@@ -303,6 +322,7 @@ async def _parallel(_turn: Turn) -> Said:
 
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
+    "blocks": _blocks,
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,

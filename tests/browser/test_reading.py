@@ -1,5 +1,6 @@
 """What an answer holds can be read: long code, wide tables, formulas, task lists, data, on paper and on a phone."""
 
+import re
 from itertools import pairwise
 from urllib.parse import unquote
 
@@ -44,6 +45,32 @@ def test_a_long_answer_that_is_drawn_in_pieces_reads_as_one_document(open_page: 
     tops = answer.locator(".markdown p").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")[-150:]
     gaps = [below - above for above, below in pairwise(tops)]
     assert max(gaps) - min(gaps) < 1, "paragraphs of different pieces are as far apart as those of one"
+
+
+def test_blocks_that_are_longer_than_a_piece_read_as_one(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "blocks please")
+    page.wait_for_function("() => document.querySelector('[role=log]').ariaBusy === 'false'", timeout=120_000)
+    answer = page.get_by_label("Assistant")
+    items = answer.locator("ol > li")
+    numbers = items.evaluate_all(
+        "all => all.map((one) => one.parentElement.start + [...one.parentElement.children].indexOf(one))"
+    )
+    assert numbers == list(range(1, 901))
+    assert answer.locator("ol").count() > 2, "it has pieces"
+    tops = items.evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
+    gaps = [below - above for above, below in pairwise(tops)]
+    assert max(gaps) - min(gaps) < 1, "items of different pieces are as far apart as those of one"
+    assert answer.locator("table").count() > 2
+    answer.get_by_role("region", name="Table").nth(1).hover()
+    answer.get_by_role("button", name="Copy table").nth(1).click()
+    rows = [row.split("\t")[0] for row in page.evaluate("navigator.clipboard.readText()").splitlines()]
+    assert rows == ["name", *(f"row {number}" for number in range(1, 1001))]
+    said = " ".join(answer.locator("p").all_inner_texts())
+    assert [int(number) for number in re.findall(r"The sentence (\d+) has some words, and code\.", said)] == list(
+        range(1, 701)
+    )
+    expect(answer.locator("details")).to_have_text("Opened and closed.")
 
 
 def test_a_link_whose_address_is_far_below_leads_there(open_page: OpenPage) -> None:

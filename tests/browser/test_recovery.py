@@ -1,11 +1,11 @@
-"""Stop, reload, a cut network, two tabs: the answer is one, and whole."""
+"""Stop, reload, a cut network: the answer is one, and whole."""
 
 import re
 
 from playwright.sync_api import Page, Route
 
 from tests.browser.agent import GATES
-from tests.browser.chatting import ask, chat_id, expect, go_on, stored, wait_until_idle, wait_until_stored
+from tests.browser.chatting import ask, chat_id, expect, go_on, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served, eventually
 from usechat.protocol.sse import encode_frame
@@ -148,27 +148,3 @@ def test_an_answer_goes_on_while_another_chat_is_looked_at(open_page: OpenPage) 
     expect(chats.get_by_role("img", name="Answering:")).to_be_hidden()
     chats.get_by_role("button", name="count held", exact=True).click()
     wait_for_the_count(page)
-
-
-def test_two_tabs_show_one_chat(open_page: OpenPage) -> None:
-    first = open_page()
-    ask(first, "count held")
-    expect(first.get_by_text("number-10 ")).to_be_visible()
-    second = open_page(first.url)
-    expect(second.get_by_text("number-20 ")).to_be_visible()
-    wait_for_the_count(second)
-    wait_for_the_count(first)
-
-
-def test_a_tab_follows_what_another_asks(open_page: OpenPage) -> None:
-    first = open_page()
-    ask(first, "hello there")
-    wait_until_idle(first)
-    second = open_page(first.url)
-    expect(second.get_by_text("You said: hello there")).to_be_visible()
-    ask(first, "long story")
-    expect(second.get_by_text("word9 ")).to_be_visible()
-    second.get_by_role("button", name="Stop").click()
-    wait_until_idle(first)
-    wait_until_idle(second)
-    eventually(lambda: stored(first) == stored(second), "both tabs keep the same")

@@ -146,7 +146,7 @@ function State({ answers }: { answers: Answers }) {
     );
   }
   if (answers.resuming) return <Waiting text="The connection was lost. Reconnecting…" />;
-  if (answers.status === "submitted") return <Waiting text="Waiting for the answer…" />;
+  if (answers.waiting) return <Waiting text="Waiting for the answer…" />;
   if (!answers.kept) {
     return (
       <p className="text-sm text-soft" role="status">

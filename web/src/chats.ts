@@ -46,13 +46,23 @@ export function loadChat(id: string): StoredChat {
   return (read(PREFIX + id) as StoredChat | undefined) ?? { messages: [], running: false };
 }
 
+/** Whether one tab still reads an answer of which another has read as much, and its end. */
+export function isBehind(one: StoredChat, other: StoredChat): boolean {
+  const [last, end] = [one.messages.at(-1), other.messages.at(-1)];
+  if (!one.running || other.running || last?.role !== "assistant" || last.id !== end?.id) return false;
+  return JSON.stringify(last).length <= JSON.stringify(end).length;
+}
+
 /** Chats that were deleted while they were open: later updates to them are not saved. */
 const removed = new Set<string>();
 
-/** Save a chat, and move it to the top of the list if it has changed; returns whether storage had room for it. */
+/**
+ * Save a chat, and move it to the top of the list if it has changed; returns whether storage had room for it. What
+ * another tab has saved of the same answer stays if it is whole.
+ */
 export function saveChat(id: string, chat: StoredChat): boolean {
   const text = JSON.stringify(chat);
-  if (removed.has(id) || localStorage.getItem(PREFIX + id) === text) return true;
+  if (removed.has(id) || localStorage.getItem(PREFIX + id) === text || isBehind(chat, loadChat(id))) return true;
   const kept = write(PREFIX + id, text) || write(PREFIX + id, JSON.stringify(withoutContents(chat)));
   const chats = loadChats();
   const known = chats.find((entry) => entry.id === id);

@@ -2,7 +2,7 @@ import { useChat } from "@ai-sdk/react";
 import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { loadChat, onChatChanged, type StoredChat } from "./chats";
+import { isBehind, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
 import { CLIENT_TOOLS } from "./client-tools";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
@@ -16,6 +16,9 @@ import { useKept } from "./use-kept";
 import { useLatest } from "./use-latest";
 
 const MAXIMUM_TRIES = 8;
+
+/** How often a tab looks for an answer that another one has asked for. */
+const MAXIMUM_LOOKS = 4;
 
 /**
  * One chat: `useChat` with its own transport, kept in local storage, resumed after a reload and after a network error.
@@ -32,6 +35,12 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
   /** Whether the connection is lost and the page is trying to resume. */
   const [lost, setLost, lostNow] = useLatest(false);
+  /** Whether another tab expects an answer that this one has not read. */
+  const [watching, setWatching, watchingNow] = useLatest(false);
+  /** Whether another tab has saved the chat while this one was occupied. */
+  const told = useRef(false);
+  /** Whether what it saved has another answer, which must not be overwritten. */
+  const outdated = useRef(false);
   const [cutOff, setCutOff] = useState(false);
   const [siblings, setSiblings] = useState<Record<string, string[]>>({});
   const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
@@ -89,9 +98,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       const again = away && tries.current < MAXIMUM_TRIES;
       setLost(again);
       clearTimeout(timer.current);
-      if (!again) return;
-      tries.current += 1;
-      timer.current = setTimeout(() => void resume(), Math.min(250 * 2 ** tries.current, 8000));
+      if (again) tryLater(resume);
     },
   });
   const busy = lost || isWorking(chat.status);
@@ -102,6 +109,16 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const latest = useRef({ chat, messages });
   latest.current = { chat, messages };
 
+  function isOccupied(): boolean {
+    return resuming.current || lostNow.current || isWorking(latest.current.chat.status);
+  }
+
+  function tryLater(what: () => unknown): void {
+    clearTimeout(timer.current);
+    tries.current += 1;
+    timer.current = setTimeout(() => void what(), Math.min(250 * 2 ** tries.current, 8000));
+  }
+
   /** Resume once at a time: a second one would set the messages back while the first one reads.
    * `before`: the messages so far, for a caller that has just set them and whose change is not rendered yet. */
   async function resume(before = latest.current.chat.messages): Promise<void> {
@@ -111,6 +128,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       await loadAndResume(before);
     } finally {
       resuming.current = false;
+      if (told.current) follow();
     }
   }
 
@@ -121,9 +139,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (asked.current > askedBefore) return;
     if (loaded && !loaded.running) {
       const shown = takeOver(loaded, before);
-      setCutOff(expected.current && shown.at(-1)?.role === "user");
-      settle();
-      return;
+      return conclude(expected.current && shown.at(-1)?.role === "user");
     }
     if (loaded) {
       expected.current = true;
@@ -146,8 +162,34 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       if (replayed) return current;
       return expected.current && isComplete(elsewhere) ? elsewhere.messages : withHeld(current, heldNow.current);
     });
-    setCutOff(expected.current && !replayed && !failed && !isComplete(elsewhere));
+    conclude(expected.current && !replayed && !failed && !isComplete(elsewhere));
+  }
+
+  /** End a resume. An answer that is missing is lost, unless another tab has only just asked for it. */
+  function conclude(missing: boolean): void {
+    if (missing && watchingNow.current && tries.current < MAXIMUM_LOOKS) return tryLater(follow);
+    setCutOff(missing);
     settle();
+  }
+
+  /** Show what another tab has saved: now, or as soon as this one is free. It reads nothing but refs. */
+  function follow(): void {
+    const [saved, shown] = [loadChat(id), latest.current.messages];
+    told.current = isOccupied();
+    outdated.current = told.current && !isSameAnswer(saved.messages, shown);
+    if (told.current) return;
+    const running = watchingNow.current || heldNow.current !== undefined;
+    const own = { messages: shown, running, agent: saved.agent };
+    if (isBehind(saved, own)) return void saveChat(id, own);
+    const changed = withoutUnfinished(saved);
+    if (!changed.running) settle();
+    latest.current.chat.setMessages(keepEqual(shown, changed.messages));
+    setHeld(changed.unfinished);
+    setCutOff(false);
+    setWatching(changed.running);
+    continued.current = changed.continued;
+    expected.current = changed.running;
+    if (changed.running) void resume(changed.messages);
   }
 
   /** The chat as the server has it, if its answer has ended. */
@@ -188,6 +230,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     expected.current = false;
     setLost(false);
     setHeld(undefined);
+    setWatching(false);
   }
 
   useEffect(() => {
@@ -213,22 +256,14 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     });
   }, [id, busy]);
 
-  const running = busy || held !== undefined;
-  const kept = useKept(id, { messages, running, continued: running ? continued.current : undefined, agent });
+  const running = busy || watching || held !== undefined;
+  const chatNow = { messages, running, continued: running ? continued.current : undefined, agent };
+  const kept = useKept(id, chatNow, outdated);
 
+  useEffect(() => onChatChanged(id, follow), [id]);
   useEffect(() => {
-    if (busy) return;
-    return onChatChanged(id, () => {
-      if (resuming.current) return; // it has loaded the chat, or will
-      const changed = withoutUnfinished(loadChat(id));
-      latest.current.chat.setMessages(changed.messages);
-      setHeld(changed.unfinished);
-      setCutOff(false);
-      continued.current = changed.continued;
-      expected.current = changed.running;
-      if (changed.running) void resume(changed.messages);
-    });
-  }, [id, busy]);
+    if (!busy && told.current) follow();
+  }, [busy]);
 
   const actions = useMemo(() => {
     type Hook = (typeof latest.current)["chat"];
@@ -242,6 +277,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       expected.current = true;
       picked.current = false;
       asked.current += 1;
+      told.current = false;
+      outdated.current = false;
       hook.clearError();
       void what(hook);
     };
@@ -296,7 +333,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     siblings,
     ratings,
     agent: answering,
-    status: chat.status,
+    waiting: chat.status === "submitted" || (watching && !isWorking(chat.status)),
     failure: lost ? undefined : failureOf(chat.error, cutOff),
     resuming: lost,
   };
@@ -323,6 +360,17 @@ function withoutUnfinished({ messages, running, continued, agent }: StoredChat) 
   if (!unfinished) return { messages, unfinished, running, continued: undefined, agent };
   const before = [...messages.slice(0, -1), ...(continued ? [continued] : [])];
   return { messages: before, unfinished, running, continued, agent };
+}
+
+/** Whether two tabs show the same answer, or wait for it. */
+function isSameAnswer(one: UIMessage[], other: UIMessage[]): boolean {
+  const [last, end] = [one.at(-1), other.at(-1)];
+  if (last?.role === "assistant" && end?.role === "assistant") return last.id === end.id;
+  return lastQuestion(one) === lastQuestion(other);
+}
+
+function lastQuestion(messages: UIMessage[]): string | undefined {
+  return messages.findLast(({ role }) => role === "user")?.id;
 }
 
 /** The messages, with the held copy of the last answer in its place. */

@@ -8,11 +8,12 @@ import {
   type Components,
   type StreamdownProps,
 } from "streamdown";
+import { classes } from "../ui/classes";
 import { CodeBlock } from "./code-block";
 import { CopyButton } from "./copy-button";
 import { Diagram } from "./diagram";
 import { useFormulas, withDollars } from "./formulas";
-import { piecesOf } from "./markdown-pieces";
+import { piecesOf, type Piece as PieceOfText } from "./markdown-pieces";
 
 const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
 
@@ -40,12 +41,12 @@ interface Props {
 
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
-  const pieces = useRef<string[]>([]);
+  const pieces = useRef<PieceOfText[]>([]);
   pieces.current = piecesOf(text, pieces.current);
   return (
     <div className="flex min-w-0 flex-col gap-3.5">
       {pieces.current.map((piece, index) => (
-        <Piece key={index} text={piece} streaming={streaming && index === pieces.current.length - 1} anchors={anchors} />
+        <Piece key={index} {...piece} streaming={streaming && index === pieces.current.length - 1} anchors={anchors} />
       ))}
     </div>
   );
@@ -54,13 +55,13 @@ export const Markdown = memo(function Markdown({ text, streaming, anchors = fals
 /** Links open at once, in a tab of their own. A constant: another object would draw everything anew. */
 const LINK_SAFETY = { enabled: false };
 
-const Piece = memo(function Piece({ text, streaming, anchors }: Required<Props>) {
-  const prepared = useMemo(() => withDollars(text), [text]);
+const Piece = memo(function Piece({ text, head, goesOn, streaming, anchors }: Required<Props> & PieceOfText) {
+  const prepared = useMemo(() => withDollars(head + text), [head, text]);
   const math = useFormulas(prepared);
   const plugins = useMemo(() => math && { math }, [math]);
   return (
     <Streamdown
-      className="markdown"
+      className={classes("markdown", goesOn && "goes-on", head && "same-table")}
       components={anchors ? withAnchors : components}
       controls={false}
       dir="auto"
@@ -115,11 +116,32 @@ function Table({ children }: ComponentProps<"table">) {
       <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface transition-opacity can-hover:opacity-0 group-hover/table:opacity-100 focus-within:opacity-100">
         <CopyButton
           label="Copy table"
-          text={() => (table.current ? tableDataToTSV(extractTableDataFromElement(table.current.parentElement!)) : "")}
+          text={() => (table.current ? tablesOf(table.current).map(textOfTable).join("\n") : "")}
         />
       </div>
     </div>
   );
+}
+
+/** The parts of a table: if it is long, it is drawn in several pieces. */
+function tablesOf(table: HTMLTableElement): HTMLTableElement[] {
+  let piece = table.closest(".markdown");
+  if (piece?.classList.contains("same-table") && table === piece.querySelector("table")) {
+    while (piece?.classList.contains("same-table")) piece = piece.previousElementSibling;
+  } else if (table !== [...(piece?.querySelectorAll("table") ?? [])].at(-1)) {
+    return [table];
+  }
+  const parts = [...(piece?.querySelectorAll("table") ?? [])].slice(-1);
+  for (let next = piece?.nextElementSibling; next?.classList.contains("same-table"); next = next.nextElementSibling) {
+    parts.push(...[...next.querySelectorAll("table")].slice(0, 1));
+  }
+  return parts;
+}
+
+/** A part of a table as tab-separated values; only the first one has its head. */
+function textOfTable(table: HTMLTableElement, part: number): string {
+  const text = tableDataToTSV(extractTableDataFromElement(table.parentElement!));
+  return part === 0 ? text : text.slice(text.indexOf("\n") + 1);
 }
 
 /** The box of a task list. */
