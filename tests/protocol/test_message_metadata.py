@@ -55,6 +55,7 @@ def test_keys_of_prototypes_are_skipped_by_newer_releases(sdk: str, expected: An
         ),
         ("abc", {"b": 1, "4294967294": 1}, "Cannot use 'in' operator to search for '4294967294' in abc"),
         ("abc", {"b": 1, "4294967295": 1}, "Cannot use 'in' operator to search for 'b' in abc"),
+        ("abc", {"b": 1, "9" * 5000: 1}, "Cannot use 'in' operator to search for 'b' in abc"),
         (1e21, ["x"], "Cannot use 'in' operator to search for '0' in 1e+21"),
         (True, "x", "Cannot use 'in' operator to search for '0' in true"),
     ],

@@ -508,14 +508,14 @@ ABSOLUTE = (
     "http://127.0.0.1", "http://0x7f.1", "http://0x", "http://010", "http://1.2.3.", "ws://a:", "file:", "file:a",
     "file:///a", "file://host/a", "file://C:/a", "file://[::1]/a", "x:", "x:a b", "x://", "x:///a", "x://host:1",
     "x://[::1]", "http://0377.1", "http://1.65536", "http://1.16777215", "http://1.2.65535", "http://4294967295",
-    "http://a:65535", "a://host:1",
+    "http://a:65535", "a://host:1", f"http://a:{'0' * 5000}80",
 )  # fmt: skip
 RELATIVE = (
     "", "a", "/a", "//a", "1a:b", "http:", "http://", "http://:80", "http://a b", "http://a:65536", "http://a:b",
     "http://u@", "http://a<b", "http://%00", "http://%ff", "http://\xad", "http://[::1", "http://[1]",
     "http://[fe80::1%25a]", "http://[::1]a", "http://256.0.0.1", "http://257.1", "http://1.2.3.4.5", "http://a.08", "http://a.1",
     "http://4294967296", "http://1.16777216", "http://1.2.65536",
-    "file://a b/", "file://a:80/", "x://a b", "x://:1", "x://u@", "x://[1]",
+    f"http://a:{'9' * 5000}", f"http://{'9' * 5000}", "file://a b/", "file://a:80/", "x://a b", "x://:1", "x://u@", "x://[1]",
 )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def _members(value: Any) -> dict[str, Any]:
 
 def _first(members: dict[str, Any]) -> str:
     """Return the key that JavaScript visits first: the smallest array index, else the one written first."""
-    indexes = [key for key in members if key.isdecimal() and key == str(int(key))]
+    indexes = [key for key in members if len(key) <= 10 and key.isdecimal() and key == str(int(key))]
     indexes = [key for key in indexes if int(key) < _ARRAY_INDEX_LIMIT]
     return min(indexes, key=int, default=next(iter(members)))
 

@@ -828,7 +828,8 @@ def _is_absolute_url(text: str) -> bool:
 
 def _is_authority(authority: str, is_host: Callable[[str], bool]) -> bool:
     match = _HOST_AND_PORT.fullmatch(authority.rpartition("@")[2])
-    return match is not None and is_host(match[1]) and int(match[2] or 0) <= 0xFFFF
+    # A float, since Python refuses to read an integer of thousands of digits.
+    return match is not None and is_host(match[1]) and float(match[2] or 0) <= 0xFFFF
 
 
 def _is_domain(host: str) -> bool:
