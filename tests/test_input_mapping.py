@@ -18,6 +18,11 @@ def test_a_text_that_maps_nothing_is_refused(text: str) -> None:
         read_mapping(text)
 
 
+def test_a_key_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="names a key twice"):
+        read_mapping("topic=text,topic=body.topic")
+
+
 @pytest.mark.parametrize("source", ["messages", "body", "body.", "body..x", "text.x", ""])
 def test_a_key_comes_from_the_text_or_from_a_field_of_the_body(source: str) -> None:
     require_sources({"topic": "text", "depth": "body.a.b"})

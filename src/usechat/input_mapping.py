@@ -27,7 +27,10 @@ def read_mapping(text: str) -> dict[str, str]:
         raise InvalidSetting(
             f"--input {text!r} maps nothing; write KEY=text or KEY=body.FIELD, with commas between them"
         )
-    return {key: source for key, _, source in pairs}
+    mapping = {key: source for key, _, source in pairs}
+    if len(mapping) < len(pairs):
+        raise InvalidSetting(f"--input {text!r} names a key twice; give each key one source")
+    return mapping
 
 
 def require_sources(mapping: Mapping[str, str]) -> None:

@@ -115,7 +115,12 @@ def _run_store(place: str) -> "FlowRunStore":
             raise InvalidSetting(f"--run-store: {place} cannot be used as an SQLite file: {error}") from None
     from usechat.open_harness.engine.postgres_store import PostgresRunStore
 
-    return PostgresRunStore(place)
+    try:
+        return PostgresRunStore(place)
+    except InvalidSetting:
+        raise InvalidSetting(
+            "--run-store takes the name of an SQLite file, or a URL such as postgresql://USER@HOST/DATABASE"
+        ) from None
 
 
 def _registry(name: str) -> "NodeRegistry":

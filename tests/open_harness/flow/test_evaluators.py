@@ -407,6 +407,19 @@ def test_an_evaluator_takes_small_and_large_requests_in_turns_on_every_event_loo
     idle.pop().close()
 
 
+def test_an_evaluator_can_be_killed_after_its_event_loop_was_closed() -> None:
+    """A coroutine that nobody awaits any more is closed at any time."""
+
+    async def started() -> Any:
+        evaluator = evaluators._Evaluator()  # noqa: SLF001
+        await evaluator.wait_until_ready()
+        return evaluator
+
+    evaluator = asyncio.run(started())
+    evaluator.kill()
+    assert evaluator._process.wait(30) < 0  # noqa: SLF001
+
+
 async def test_event_loops_of_other_threads_have_evaluators_of_their_own() -> None:
     async def shouted(text: str) -> list[Any]:
         return [await evaluate(f"$uppercase('{text}')", Scope({})) for _ in range(20)]

@@ -152,7 +152,7 @@ class _Evaluator:
 
     def kill(self) -> None:
         """Kill the process and wait for its end, in a thread: another one may be waiting for its answer."""
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._answers.fileno())
         self._process.kill()
         threading.Thread(target=self._release, name="usechat-expressions", daemon=True).start()
