@@ -281,4 +281,4 @@ class StoredChat(RuleBasedStateMachine):
 
 
 TestStoredChat = StoredChat.TestCase
-TestStoredChat.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestStoredChat.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
