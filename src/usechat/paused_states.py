@@ -1,7 +1,8 @@
 """The states of paused agents: what a framework needs to continue when a person has answered.
 
 A state may hold the whole history of a chat, so it never goes to the page. It is kept under a handle that tells
-nothing, and taken once. Run stores keep states, so with Redis any worker can continue.
+nothing, and taken once. A run store that workers share keeps states, so with Redis any worker can continue. Otherwise
+they are kept with the stored chat, and survive a restart; without stored chats, in the memory of the process.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,10 @@
 """A paused run of the OpenAI Agents SDK: its state stays on the server, any worker can go on with it, and once only."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.adapters.agents import INSTRUCTIONS, Deeds
@@ -10,9 +12,11 @@ from tests.adapters.openai_agents_agent import make
 from tests.adapters.turns import assistant, request, tool, user
 from usechat.adapters import conversation
 from usechat.adapters.openai_agents import OpenAIAgentsSource
+from usechat.chats import SqlChats
 from usechat.errors import PublicError
 from usechat.parts import ApprovalRequest, Part, Text, ToolResult
 from usechat.paused_states import MemoryStates
+from usechat.server import ChatApp
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 from usechat.turn import Identity, TurnContext
 
@@ -98,3 +102,28 @@ async def test_nothing_of_the_state_goes_to_the_page(model: ScriptedModel) -> No
     assert b"current_agent" in state
     assert not any(text in said for text in (handle, INSTRUCTIONS, "current_agent"))
     assert not any(text in handle for text in ("ada", "c1"))
+
+
+async def answer_from(chats: Path, model: ScriptedModel, *messages: Any) -> tuple[Any, list[str]]:
+    """Start a server, let it answer a chat, and stop it; return the stored message and what the tools did."""
+    deeds, store = Deeds(), SqlChats(str(chats))
+    app = ChatApp(make(model, "responses", deeds), chats=store)
+    body = {"id": "c1", "messages": messages}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a") as client:
+        assert (await client.post("/api/chat", json=body, timeout=30)).status_code == 200
+        stored = (await store.load("c1", owner=None)).messages[-1]
+    await app.shut_down()
+    return stored, deeds.done
+
+
+async def test_in_a_stored_chat_a_paused_run_survives_a_restart(model: ScriptedModel, tmp_path: Path) -> None:
+    asked, done = await answer_from(tmp_path / "chats.db", model, QUESTION)
+    assert (asked["parts"][-1]["state"], done) == ("approval-requested", [])
+    copy = {**asked, "parts": [*asked["parts"][:-1], answered(asked["parts"][-1])]}
+    continued, done = await answer_from(tmp_path / "chats.db", model, QUESTION, copy)
+    assert ([part["output"] for part in continued["parts"] if "output" in part], done) == (["a is gone"], ["delete a"])
+    assert continued["parts"][-1]["text"] == "It is gone."
+
+
+def answered(part: Any) -> Any:
+    return {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": True}}

@@ -429,6 +429,27 @@ async def test_every_write_renews_the_claim(store: ChatStore) -> None:
     assert times == sorted(set(times))
 
 
+async def test_the_state_of_a_paused_agent_is_kept_with_its_chat_and_taken_once(stores: Stores) -> None:
+    here, there = stores
+    await begin(here, ask(user("u1")))
+    await begin(here, ask(user("u1"), chat_id="c2"))
+    await here.states_of("c1").keep_state("h1", b"first")
+    await here.states_of("c1").keep_state("h1", b"second")
+    await here.states_of("c2").keep_state("h1", b"of another chat")
+    taken = [await there.states_of("c1").take_state(handle) for handle in ("h2", "h1", "h1")]
+    assert taken == [None, b"second", None]
+    assert await there.states_of("c2").take_state("h1") == b"of another chat"
+
+
+async def test_the_state_of_a_paused_agent_is_deleted_with_its_chat(store: ChatStore) -> None:
+    await begin(store, ask(user("u1")))
+    await store.states_of("c1").keep_state("h1", b"state")
+    await store.delete("c1", owner="ada")
+    await store.states_of("c1").keep_state("h2", b"too late")
+    await begin(store, ask(user("u1")))
+    assert [await store.states_of("c1").take_state(handle) for handle in ("h1", "h2")] == [None, None]
+
+
 async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")))
     await store.delete("c1", owner="ada")

@@ -386,6 +386,8 @@ class Shared(MemoryRuns):
 class Recorder:
     """Records what a run says."""
 
+    states = None
+
     def __init__(self) -> None:
         self.said = b""
         self.ended: list[RunState] = []

@@ -130,6 +130,8 @@ class Queue:
 class Recorder:
     """Records what a run says; may fail at its end."""
 
+    states = None
+
     def __init__(self, error: Exception | None = None) -> None:
         self.said = b""
         self.ended: list[RunState] = []

@@ -37,14 +37,23 @@ class _Chat(msgspec.Struct):
     messages: dict[int, UIMessage] = {}
     sizes: dict[int, int] = {}
     blobs: dict[str, Blob] = {}
+    states: dict[str, bytes] = {}
     claim: ClaimRow | None = None
 
     @property
     def size(self) -> int:
-        return sum(self.sizes.values()) + sum(len(blob.data) for blob in self.blobs.values())
+        files = sum(len(blob.data) for blob in self.blobs.values())
+        return sum(self.sizes.values()) + files + sum(map(len, self.states.values()))
 
     def snapshot(self) -> "_Chat":
-        return _Chat(self.row, dict(self.nodes), dict(self.messages), dict(self.sizes), dict(self.blobs), self.claim)
+        return msgspec.structs.replace(
+            self,
+            nodes=dict(self.nodes),
+            messages=dict(self.messages),
+            sizes=dict(self.sizes),
+            blobs=dict(self.blobs),
+            states=dict(self.states),
+        )
 
 
 class MemoryChats(ChatStore):
@@ -240,6 +249,12 @@ class _MemoryTransaction:
 
     async def blobs(self) -> list[Blob]:
         return sorted(self.found.blobs.values(), key=lambda blob: blob.id)
+
+    async def put_state(self, handle: str, state: bytes) -> None:
+        self.found.states[handle] = state
+
+    async def take_state(self, handle: str) -> bytes | None:
+        return self.found.states.pop(handle, None)
 
     async def delete(self) -> None:
         self.found = _Chat()

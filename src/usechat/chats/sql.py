@@ -22,7 +22,7 @@ from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import ChatStore
-from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES
+from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES, STATES
 from usechat.chats.transaction import (
     ChatPage,
     ChatRow,
@@ -400,6 +400,16 @@ class _SqlTransaction:
     async def blobs(self) -> list[Blob]:
         asked = select(BLOBS).where(BLOBS.c.chat == self._key).order_by(BLOBS.c.id)
         return [Blob(row.id, row.media_type, row.data) for row in await self._connection.execute(asked)]
+
+    async def put_state(self, handle: str, state: bytes) -> None:
+        statement = self._insert_into(STATES).values(chat=self._key, handle=handle, state=state)
+        await self._connection.execute(
+            statement.on_conflict_do_update(index_elements=["chat", "handle"], set_={"state": statement.excluded.state})
+        )
+
+    async def take_state(self, handle: str) -> bytes | None:
+        taken = delete(STATES).where(STATES.c.chat == self._key, STATES.c.handle == handle).returning(STATES.c.state)
+        return (await self._connection.execute(taken)).scalar_one_or_none()
 
     async def delete(self) -> None:
         await self._connection.execute(delete(CHATS).where(CHATS.c.key == self._key))

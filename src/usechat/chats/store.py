@@ -83,6 +83,7 @@ from usechat.errors import (
     ClaimLost,
     Unprocessable,
 )
+from usechat.paused_states import PausedStates
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
@@ -581,6 +582,10 @@ class ChatStore(abc.ABC):
             count += is_unchanged
         return count
 
+    def states_of(self, chat_id: str) -> PausedStates:
+        """Return what keeps the states of agents that pause in a chat. They are deleted with it."""
+        return _ChatStates(self, chat_id)
+
     # -- Export and import.
 
     async def export(self, chat_id: str, *, owner: str | None) -> ChatDocument:
@@ -723,6 +728,23 @@ class ChatStore(abc.ABC):
         if chat.leaf == claim.parent and claim.run_id not in self._growing:
             await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
         return stored
+
+
+class _ChatStates:
+    """Keeps the states of agents that pause in one chat; those of a chat that is gone go with it."""
+
+    def __init__(self, store: ChatStore, chat_id: str) -> None:
+        self._store = store
+        self._chat_id = chat_id
+
+    async def keep_state(self, handle: str, state: bytes) -> None:
+        async with self._store.transaction(self._chat_id) as transaction:
+            if transaction.chat is not None:
+                await transaction.put_state(handle, state)
+
+    async def take_state(self, handle: str) -> bytes | None:
+        async with self._store.transaction(self._chat_id) as transaction:
+            return None if transaction.chat is None else await transaction.take_state(handle)
 
 
 async def _reached(answer: Awaitable[_Found]) -> _Found:

@@ -28,7 +28,7 @@ try:
 except ImportError:
     raise MissingDependency("sqlalchemy", "chats") from None
 
-__all__ = ["BLOBS", "CHATS", "CLAIMS", "GROWTH", "MESSAGES", "METADATA"]
+__all__ = ["BLOBS", "CHATS", "CLAIMS", "GROWTH", "MESSAGES", "METADATA", "STATES"]
 
 METADATA: Final = MetaData()
 
@@ -114,3 +114,12 @@ BLOBS: Final = Table(
     Column("data", LargeBinary, nullable=False),
 )
 """The files of a chat."""
+
+STATES: Final = Table(
+    "usechat_states",
+    METADATA,
+    Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
+    Column("handle", Text, primary_key=True),
+    Column("state", LargeBinary, nullable=False),
+)
+"""The states of paused agents, see :mod:`usechat.paused_states`."""

@@ -208,6 +208,14 @@ class Transaction(Protocol):
         """Return all blobs of the chat."""
         ...
 
+    async def put_state(self, handle: str, state: bytes) -> None:
+        """Store the state of a paused agent, instead of an earlier one under the same handle."""
+        ...
+
+    async def take_state(self, handle: str) -> bytes | None:
+        """Return the state of a paused agent and delete it."""
+        ...
+
     async def delete(self) -> None:
         """Delete the chat with everything that belongs to it."""
         ...

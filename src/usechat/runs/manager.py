@@ -46,6 +46,7 @@ from weakref import WeakSet
 import msgspec
 
 from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
+from usechat.paused_states import PausedStates
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.stream import MessageStream
@@ -68,6 +69,11 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 
 class RunRecorder(Protocol):
     """Records what a run says, such as in a chat store."""
+
+    @property
+    def states(self) -> PausedStates | None:
+        """Where the states of paused agents are kept if no other worker shares the run store; None: there, too."""
+        ...
 
     def start(self, fail: Callable[[str], object]) -> None:
         """Begin to record; ``fail`` ends the run at once with an error of this text."""
@@ -311,7 +317,8 @@ class RunManager:
 
     def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
         info, context, continues, recorder, _ = prepared
-        context.states = self._store
+        states = None if recorder is None or self._is_shared else recorder.states
+        context.states = self._store if states is None else states
         on_flush = self._on_flush(info, recorder)
         log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush, in_memory=self._log_memory_bytes)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)

@@ -232,6 +232,8 @@ def title_function(titles: Any) -> TitleFunction | None:
 class ReportedAnswer:
     """Builds the answer of a run and reports it when it ends."""
 
+    states = None
+
     def __init__(self, info: RunInfo, turn: Turn, continues: UIMessage | None, hooks: Hooks) -> None:
         self._answer = AnswerBuilder(sdk=info.sdk, message_id=info.message_id, continues=continues)
         self._turn = turn
@@ -650,6 +652,7 @@ class StoredAnswer:
         take_over: bool = False,
         instead_of: str = "",
     ) -> None:
+        self.states = store.states_of(claim.chat_id)
         self._store = store
         self._run_id = info.run_id
         self._recorder = AnswerRecorder(
