@@ -1,7 +1,7 @@
 """The pytest plugin of usechat. It imports nothing until a fixture is used."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,18 +15,12 @@ def usechat_client() -> Iterator[Callable[..., "AgentClient"]]:
 
     It takes what ``usechat.testing.AgentClient`` takes; the clients are closed after the test.
     """
+    from contextlib import ExitStack
+
     from usechat.testing import AgentClient
 
-    opened: list[AgentClient] = []
-
-    def open_client(target: Any, **options: Any) -> AgentClient:
-        client = AgentClient(target, **options)
-        opened.append(client)
-        return client
-
-    yield open_client
-    for client in reversed(opened):
-        client.close()
+    with ExitStack() as opened:
+        yield lambda target, **options: opened.enter_context(AgentClient(target, **options))
 
 
 @pytest.fixture

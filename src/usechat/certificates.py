@@ -19,10 +19,12 @@ def explain_tls(reason: str) -> str:
     """Return why a connection failed; a server that answers TLS with plain HTTP is named in words.
 
     >>> explain_tls("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
-    'the server does not use TLS; write http: instead of https:'
+    'the server does not use TLS; write http: instead of https:, or ws: instead of wss:'
     """
     without_tls = "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason  # the latter since OpenSSL 3.4
-    return "the server does not use TLS; write http: instead of https:" if without_tls else reason
+    return (
+        "the server does not use TLS; write http: instead of https:, or ws: instead of wss:" if without_tls else reason
+    )
 
 
 @functools.cache

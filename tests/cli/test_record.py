@@ -58,6 +58,10 @@ def test_what_goes_through_the_proxy_is_recorded_and_can_be_checked(
     ("arguments", "complaint"),
     [
         (["nowhere", "-o", "a"], "'nowhere' is not an endpoint; give a URL such as http://localhost:8000/api/chat"),
+        (
+            ["http://[::1", "-o", "a"],
+            "'http://[::1' is not an endpoint; give a URL such as http://localhost:8000/api/chat",
+        ),
         (["http://h/", "-o", "none/a"], "none/a cannot be written: No such file or directory"),
         (["http://h/", "-o", "a", "--cors", "x"], "--cors: 'x' is not an origin; "),
         (["http://h/", "-o", "a", "--header", "x"], "--header: 'x' and its value are not a header; "),

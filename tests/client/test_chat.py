@@ -325,9 +325,21 @@ def test_a_callback_of_the_sync_chat_that_waits_is_an_error_and_not_a_deadlock()
 
     with (
         SyncChat(Scripted(CALLING, HELLO), on_tool_call=called) as chat,
-        pytest.raises(InvalidSetting, match="a callback of a SyncChat cannot wait"),
+        pytest.raises(InvalidSetting, match="a callback cannot wait for an answer"),
     ):
         chat.send("Where am I?").wait()
+
+
+def test_a_sync_chat_that_is_closed_can_be_read_and_closed_again_but_sends_nothing() -> None:
+    with SyncChat(Scripted(HELLO)) as chat:
+        chat.send("hi").wait()
+    assert [message["role"] for message in chat.messages] == ["user", "assistant"]
+    assert (chat.last and chat.last.text, chat.status) == ("Hello", "ready")
+    chat.stop()
+    chat.close()
+    with pytest.raises(InvalidSetting, match="this chat is closed; make a new one, with its messages"):
+        chat.send("hi")
+    assert len(chat.messages) == 2
 
 
 def test_the_sync_chat_closes_the_transport_that_it_was_given() -> None:

@@ -251,7 +251,7 @@ async def test_an_answer_that_is_cut_inside_a_character_is_lost() -> None:
 async def test_a_server_without_tls_is_named() -> None:
     with served(Endpoint()) as url:
         error = await failure_of(url.replace("http:", "https:"), retries=0)
-    assert str(error).endswith(": the server does not use TLS; write http: instead of https:")
+    assert str(error).endswith(": the server does not use TLS; write http: instead of https:, or ws: instead of wss:")
 
 
 async def leave_early(transport: HttpChatTransport) -> None:
@@ -300,7 +300,9 @@ async def test_a_stop_that_nobody_hears_is_told() -> None:
             assert await transport.stop("c1") is False
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://example.org", ""])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://h", "", "http://", "http://[::1", "http://h:99999", "http://a..b"]
+)
 def test_what_is_no_address_is_named(url: str) -> None:
     with pytest.raises(InvalidAddress, match="is not an endpoint; give a URL such as"):
         HttpChatTransport(url)

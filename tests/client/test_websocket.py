@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request
 
+from tests.certificate import write_certificate
 from tests.conformance.served import Served, serving, unanswered_port
 from usechat.client import Chat, WebSocketChatTransport
 from usechat.errors import (
@@ -220,7 +222,35 @@ def test_retries_that_make_no_sense_are_named() -> None:
         WebSocketChatTransport("ws://h/", retries=-1)
 
 
-@pytest.mark.parametrize("url", ["ftp://h/", "ws://", "ws://h/#x", "h"])
+async def test_a_socket_with_tls_is_opened_if_its_certificate_is_trusted(tmp_path: Path) -> None:
+    async def end(socket: ServerConnection) -> None:
+        async for message in socket:
+            request_id = json.loads(message)["requestId"]
+            await socket.send(json.dumps({"type": "end", "requestId": request_id}))
+
+    write_certificate(tmp_path / "server.pem", host="127.0.0.1")
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(tmp_path / "server.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
+    async with serve(end, "127.0.0.1", 0, ssl=own) as server:
+        url = f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        async with WebSocketChatTransport(url, ssl_context=trusting) as transport:
+            assert await read(transport) == []
+        with pytest.raises(ConnectionLost, match="CERTIFICATE_VERIFY_FAILED"):
+            await read(WebSocketChatTransport(url, retries=0))
+
+
+async def test_a_socket_without_tls_is_named(served: Served) -> None:
+    with pytest.raises(ConnectionLost, match="the server does not use TLS; write http: instead of https:, or ws: "):
+        await read(WebSocketChatTransport(url_of(served).replace("http:", "wss:"), retries=0))
+
+
+async def test_a_context_for_tls_is_not_used_without_it(served: Served) -> None:
+    async with WebSocketChatTransport(url_of(served), ssl_context=ssl.create_default_context()) as transport:
+        assert await read(transport)
+
+
+@pytest.mark.parametrize("url", ["ftp://h/", "ws://", "ws://h/#x", "h", "ws://[::1", "ws://h:99999/", "ws://a..b/"])
 def test_what_is_no_socket_is_named(url: str) -> None:
     with pytest.raises(InvalidAddress, match="is not the URL of a WebSocket"):
         WebSocketChatTransport(url)

@@ -183,6 +183,23 @@ def test_an_answer_without_anything_is_none() -> None:
         _ = answer.text
 
 
+def test_a_client_of_the_fixture_may_be_closed_before_the_test_ends(usechat_client: Clients) -> None:
+    with usechat_client(weather) as client:
+        client.ask("hi")
+    assert len(client.messages) == 2
+    with pytest.raises(InvalidSetting, match="this chat is closed"):
+        client.ask("again")
+
+
+def test_an_agent_may_send_much_at_once(usechat_client: Clients) -> None:
+    async def flooding(_turn: Turn) -> AsyncIterator[str]:
+        for letter in "abc":
+            yield letter * 2_000_000
+
+    answer = usechat_client(flooding).ask("hi")
+    assert (len(answer.text), answer.error) == (6_000_000, None)
+
+
 @pytest.mark.parametrize("secrets", [(), ("",), ("sk-1234", "")])
 def test_without_a_secret_nothing_can_be_redacted(usechat_client: Clients, secrets: tuple[str, ...]) -> None:
     with pytest.raises(InvalidSetting, match="needs at least one secret, and no secret may be empty"):

@@ -83,11 +83,13 @@ def _app(options: Namespace, file: IO[str]) -> Any:
     from starlette.routing import Mount, Route
 
     from usechat.client.recording import RecordingProxy, StreamRecorder
+    from usechat.client.transport import require_endpoint
     from usechat.server.auth.guard import Guarded
     from usechat.server.auth.origin import LocalPagesOnly
     from usechat.server.cors import with_cors
     from usechat.server.page import PageSettings, WithPage
 
+    require_endpoint(options.url)
     proxy = RecordingProxy(
         options.url,
         StreamRecorder(file, options.url),

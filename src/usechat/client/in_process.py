@@ -16,6 +16,7 @@ import httpx2
 
 from usechat.errors import CannotAnswer, CannotStart
 from usechat.server.app import ChatApp
+from usechat.server.settings import Settings
 from usechat.sources import as_source
 
 __all__ = ["InProcessTransport", "asgi_app_of"]
@@ -25,6 +26,8 @@ _Event: TypeAlias = MutableMapping[str, Any]
 _AHEAD: Final = 64
 """How many pieces an app may be ahead of its client."""
 _END: Final = b""
+_SETTINGS: Final = Settings(maximum_waiting_bytes=Settings().maximum_run_bytes)
+"""No limit for the backlog: while an agent of the same event loop sends much at once, its client cannot read."""
 
 
 def asgi_app_of(target: Any) -> Any:
@@ -33,7 +36,7 @@ def asgi_app_of(target: Any) -> Any:
     Raises :class:`~usechat.errors.CannotAnswer` for everything else.
     """
     try:
-        return ChatApp(as_source(target), metrics=False, drain=0)  # nobody reads an answer after the end
+        return ChatApp(as_source(target), settings=_SETTINGS, metrics=False, drain=0)  # nobody reads after the end
     except CannotAnswer:
         match _parameters(target):
             case 3:

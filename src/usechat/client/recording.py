@@ -36,8 +36,9 @@ from starlette.routing import BaseRoute, Route, Router
 
 from usechat.certificates import verification
 from usechat.check.response import Capture
+from usechat.client.transport import require_endpoint
 from usechat.client.views import with_stable_ids
-from usechat.errors import InvalidAddress, InvalidMessages, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
+from usechat.errors import InvalidMessages, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import release
 from usechat.protocol.sse import ChunkDecoder, take_frames
@@ -339,8 +340,7 @@ class RecordingProxy:
         verify: bool = True,
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        if not url.lower().startswith(("http://", "https://")):
-            raise InvalidAddress(f"{url!r} is not an endpoint; give a URL such as http://localhost:8000/api/chat")
+        require_endpoint(url)
         self._url = urlsplit(url)
         self._recorder = recorder
         self._headers = dict(headers)

@@ -33,7 +33,7 @@ class LoopThread:
 
     def call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Call a function in the loop, wait for it and return its result."""
-        if self._is_current():  # a callback of the chat
+        if self._is_current() or self.is_closed:  # a callback of the chat; or nothing runs beside this thread any more
             return function(*arguments, **options)
 
         async def called() -> T:
@@ -45,8 +45,16 @@ class LoopThread:
         """Run a coroutine in the loop, wait for it and return its result."""
         if self._is_current():
             work.close()
-            raise InvalidSetting("a callback of a SyncChat cannot wait: nothing arrives before it has returned")
+            raise InvalidSetting("a callback cannot wait for an answer: nothing arrives before it has returned")
+        if self.is_closed:
+            work.close()
+            raise InvalidSetting("this chat is closed; make a new one, with its messages")
         return self.submit(work).result()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the loop has ended."""
+        return self.loop.is_closed()
 
     def close(self) -> None:
         """Stop the loop and end the thread."""
@@ -131,9 +139,10 @@ class SyncChat:
         self.close()
 
     def close(self) -> None:
-        """Stop what runs, close the connections, and end the thread."""
-        self._thread.wait_for(self._aclose())
-        self._thread.close()
+        """Stop what runs, close the connections, and end the thread. The messages can still be read."""
+        if not self._thread.is_closed:
+            self._thread.wait_for(self._aclose())
+            self._thread.close()
 
     async def _aclose(self) -> None:
         await self._chat.aclose()
@@ -202,7 +211,8 @@ class SyncChat:
 
     def stop(self) -> None:
         """Stop the answer that is being received; what has arrived of it stays."""
-        self._thread.wait_for(self._chat.stop())
+        if not self._thread.is_closed:
+            self._thread.wait_for(self._chat.stop())
 
     def add_tool_output(self, call_id: str, output: Any = None, *, error_text: str | None = None) -> SyncReply:
         """Give the output of a client-side tool. The arguments are those of :meth:`Chat.add_tool_output`."""
@@ -213,4 +223,6 @@ class SyncChat:
         return self._reply(self._chat.add_approval_response, approval_id, approved, reason)
 
     def _reply(self, start: Callable[..., Reply], *arguments: Any, **options: Any) -> SyncReply:
+        if self._thread.is_closed:
+            raise InvalidSetting("this chat is closed; make a new one, with its messages")
         return SyncReply(self._thread, self._thread.call(start, *arguments, **options))

@@ -39,7 +39,15 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, ChunkDecoder
 from usechat.protocol.values import json_text, plain_json
 
-__all__ = ["Headers", "HttpChatTransport", "ServedAgent", "ServedLimits", "append_path"]
+__all__ = [
+    "Headers",
+    "HttpChatTransport",
+    "ServedAgent",
+    "ServedLimits",
+    "append_path",
+    "is_address",
+    "require_endpoint",
+]
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Headers, or a function that is called before each request, for tokens that expire."""
@@ -140,8 +148,7 @@ class HttpChatTransport(Relay):
         maximum_event_bytes: int = MAXIMUM_EVENT_BYTES,
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        if not url.lower().startswith(("http://", "https://")):
-            raise InvalidAddress(f"{url!r} is not an endpoint; give a URL such as http://localhost:8000/api/chat")
+        require_endpoint(url)
         if retries < 0:
             raise InvalidSetting(f"retries is 0 or more, not {retries}")
         self.url = url
@@ -363,6 +370,26 @@ async def check_files(request: ChatRequest, server: DescribedServer) -> None:
     if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
         most = limits.maximum_bytes * 3 // 4
         raise FileTooLarge(f"the files are too large: {url} takes {most} bytes in all", url=url)
+
+
+def is_address(url: str, schemes: Sequence[str]) -> bool:
+    """Tell whether a URL has one of these schemes, a host name that can be looked up, and a possible port.
+
+    >>> is_address("http://localhost:8000/api/chat", ["http"]), is_address("http://localhost:99999/", ["http"])
+    (True, False)
+    """
+    try:
+        parts = urlsplit(url)
+        name = (parts.hostname or "").encode("idna")  # as the look-up does
+        return parts.scheme in schemes and bool(name) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def require_endpoint(url: str) -> None:
+    """Raise ``InvalidAddress`` if this cannot be the address of an endpoint."""
+    if not is_address(url, ("http", "https")):
+        raise InvalidAddress(f"{url!r} is not an endpoint; give a URL such as http://localhost:8000/api/chat")
 
 
 def append_path(url: str, *names: str) -> str:

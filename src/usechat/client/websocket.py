@@ -15,8 +15,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from usechat.certificates import explain_tls, verification
 from usechat.client.relay import Relay
-from usechat.client.transport import Headers, HttpChatTransport, ServedAgent, ServedLimits, check_files, retried
+from usechat.client.transport import (
+    Headers,
+    HttpChatTransport,
+    ServedAgent,
+    ServedLimits,
+    check_files,
+    is_address,
+    retried,
+)
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
@@ -86,7 +95,7 @@ class WebSocketChatTransport(Relay):
     ) -> None:
         scheme, _, rest = url.partition("://")
         scheme = {"http": "ws", "https": "wss"}.get(scheme.lower(), scheme.lower())
-        if scheme not in _HTTP or not rest or "#" in rest:
+        if not is_address(f"{scheme}://{rest}", list(_HTTP)) or "#" in rest:
             raise InvalidAddress(
                 f"{url!r} is not the URL of a WebSocket; give a URL such as ws://localhost:8000/api/chat"
             )
@@ -99,7 +108,8 @@ class WebSocketChatTransport(Relay):
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
-        self._ssl = ssl_context
+        verify = True if ssl_context is None else ssl_context
+        self._ssl = verification(verify) if scheme == "wss" else None
         super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
         self._http = HttpChatTransport(
@@ -108,7 +118,7 @@ class WebSocketChatTransport(Relay):
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             retries=retries,
-            verify=True if ssl_context is None else ssl_context,
+            verify=verify,
         )
         self._connection: _Connection | None = None
         self._opening = asyncio.Lock()
@@ -195,7 +205,7 @@ class WebSocketChatTransport(Relay):
             raise RequestRefused(status=error.response.status_code, body=body, url=self.url) from error
         except (OSError, InvalidHandshake, TimeoutError) as error:
             raise ConnectionLost(
-                f"cannot connect to {self.url}: {str(error) or type(error).__name__}", url=self.url
+                f"cannot connect to {self.url}: {explain_tls(str(error) or type(error).__name__)}", url=self.url
             ) from error
         return _Connection(socket, self.url, self._note)
 

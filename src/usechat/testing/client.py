@@ -440,8 +440,9 @@ class AgentClient:
 
     def close(self) -> None:
         """Stop what runs, and shut the app down."""
-        self._thread.submit(self._close()).result()
-        self._thread.close()
+        if not self._thread.is_closed:
+            self._thread.wait_for(self._close())
+            self._thread.close()
 
     async def _close(self) -> None:
         await self._chat.aclose()
@@ -454,7 +455,7 @@ class AgentClient:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine in the client's event loop, and wait for it."""
-        return self._thread.submit(work).result()
+        return self._thread.wait_for(work)
 
     def ask(self, text: str | None = None, *, files: Sequence[FileUIPart | Path] = ()) -> TestedAnswer:
         """Send a message and wait for the whole answer, with the tools and approvals that were scripted.
