@@ -7,7 +7,7 @@ import msgspec
 
 from usechat.errors import TooManyRequests
 
-__all__ = ["Counters", "MemoryCounters", "QuotaKeeper", "Quotas"]
+__all__ = ["Counters", "MemoryCounters", "QuotaLimiter", "Quotas"]
 
 _MINUTE: Final = 60.0
 _DAY: Final = 86_400.0
@@ -83,7 +83,7 @@ class MemoryCounters:
             self._holders.pop(key, None)
 
 
-class QuotaKeeper:
+class QuotaLimiter:
     """Refuses requests that exceed the quotas of their sender."""
 
     def __init__(self, quotas: Quotas, counters: Counters) -> None:

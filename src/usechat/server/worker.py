@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, StoreUnreachable
 from usechat.runs.manager import RunManager
-from usechat.runs.quotas import QuotaKeeper
+from usechat.runs.quotas import QuotaLimiter
 from usechat.runs.run import RunInfo, describe_with
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
@@ -210,7 +210,7 @@ class AgentWorker:
         self._has_room.set()
         self._ended.add(taken.entry)
         await self._remove_ended()
-        quotas = QuotaKeeper(taken.turn.quotas, self._turns.runs)
+        quotas = QuotaLimiter(taken.turn.quotas, self._turns.runs)
         await quotas.release(info.subject, taken.turn.info.run_id, size)
 
     async def _remove_ended(self) -> None:
