@@ -6,7 +6,7 @@ import pytest
 
 from usechat.errors import TooManyRequests
 from usechat.runs import quotas
-from usechat.runs.quotas import MemoryCounters, QuotaKeeper, Quotas
+from usechat.runs.quotas import MemoryCounters, QuotaLimiter, Quotas
 
 
 class Clock:
@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-async def refused(keeper: QuotaKeeper, subject: str = "ada", run_id: str = "r1") -> tuple[str, float | None] | None:
+async def refused(keeper: QuotaLimiter, subject: str = "ada", run_id: str = "r1") -> tuple[str, float | None] | None:
     try:
         await keeper.admit(subject, run_id)
     except TooManyRequests as error:
@@ -87,7 +87,7 @@ async def test_holders_count_until_they_are_released() -> None:
 
 async def test_without_quotas_everything_is_admitted() -> None:
     counters = MemoryCounters()
-    keeper = QuotaKeeper(Quotas(), counters)
+    keeper = QuotaLimiter(Quotas(), counters)
     assert [await refused(keeper) for _ in range(5)] == [None] * 5
     await keeper.release("ada", "r1", 10**9)
     assert await refused(keeper) is None
@@ -95,7 +95,7 @@ async def test_without_quotas_everything_is_admitted() -> None:
 
 
 async def test_so_many_requests_are_admitted_in_a_minute(clock: Clock) -> None:
-    keeper = QuotaKeeper(Quotas(requests_per_minute=2), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(requests_per_minute=2), MemoryCounters())
     assert [await refused(keeper), await refused(keeper)] == [None, None]
     clock.now += 15
     assert await refused(keeper) == ("More than 2 requests in a minute. Please wait.", 45)
@@ -105,7 +105,7 @@ async def test_so_many_requests_are_admitted_in_a_minute(clock: Clock) -> None:
 
 
 async def test_so_many_bytes_are_answered_in_a_day(clock: Clock) -> None:
-    keeper = QuotaKeeper(Quotas(bytes_per_day=100), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(bytes_per_day=100), MemoryCounters())
     assert await refused(keeper) is None
     await keeper.release("ada", "r1", 99)
     assert await refused(keeper) is None
@@ -118,7 +118,7 @@ async def test_so_many_bytes_are_answered_in_a_day(clock: Clock) -> None:
 
 
 async def test_so_many_runs_are_admitted_at_once() -> None:
-    keeper = QuotaKeeper(Quotas(concurrent_runs=1), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(concurrent_runs=1), MemoryCounters())
     assert [await refused(keeper, run_id="r1"), await refused(keeper, "bob", "r2")] == [None, None]
     for _ in range(2):
         assert await refused(keeper, run_id="r3") == ("More than 1 messages at once. Please wait.", 5)
@@ -127,18 +127,18 @@ async def test_so_many_runs_are_admitted_at_once() -> None:
 
 
 async def test_fewer_runs_than_the_limit_are_admitted() -> None:
-    keeper = QuotaKeeper(Quotas(concurrent_runs=3), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(concurrent_runs=3), MemoryCounters())
     assert [await refused(keeper, run_id=f"r{number}") for number in range(3)] == [None] * 3
     assert await refused(keeper, run_id="r3") == ("More than 3 messages at once. Please wait.", 5)
 
 
 async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> None:
-    keeper = QuotaKeeper(Quotas(concurrent_runs=1), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(concurrent_runs=1), MemoryCounters())
     await keeper.admit("ada", "r1")
     await keeper.admit("ada", "r2", is_answered=True)
     with pytest.raises(TooManyRequests):
         await keeper.admit("ada", "r3", is_answered=True)
-    assert [QuotaKeeper(found, MemoryCounters()).limits_runs for found in (Quotas(), Quotas(concurrent_runs=0))] == [
+    assert [QuotaLimiter(found, MemoryCounters()).limits_runs for found in (Quotas(), Quotas(concurrent_runs=0))] == [
         False,
         True,
     ]
@@ -146,7 +146,7 @@ async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> 
 
 @pytest.mark.parametrize("limit", [Quotas(requests_per_minute=0), Quotas(bytes_per_day=0), Quotas(concurrent_runs=0)])
 async def test_a_limit_of_zero_admits_nothing(limit: Quotas) -> None:
-    assert await refused(QuotaKeeper(limit, MemoryCounters())) is not None
+    assert await refused(QuotaLimiter(limit, MemoryCounters())) is not None
 
 
 def test_quotas_are_given_by_name() -> None:
@@ -156,6 +156,6 @@ def test_quotas_are_given_by_name() -> None:
 
 
 async def test_a_quota_that_is_used_up_exactly_is_used_up() -> None:
-    keeper = QuotaKeeper(Quotas(bytes_per_day=100), MemoryCounters())
+    keeper = QuotaLimiter(Quotas(bytes_per_day=100), MemoryCounters())
     await keeper.release("ada", "r1", 100)
     assert await refused(keeper) is not None

@@ -15,7 +15,7 @@ from tests.server.process import question, serve_process
 from tests.server.test_worker import until
 from usechat.cli import options as read
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.quotas import QuotaKeeper, Quotas
+from usechat.runs.quotas import QuotaLimiter, Quotas
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
@@ -100,7 +100,7 @@ async def test_a_run_whose_worker_died_counts_until_it_is_found_lost() -> None:
     quotas = Quotas(concurrent_runs=1)
     with redis_server("valkey") as server:
         dying = RedisRuns(server.url, lease=1)
-        await QuotaKeeper(quotas, dying).admit("ada", "r1")
+        await QuotaLimiter(quotas, dying).admit("ada", "r1")
         await dying.claim(RunInfo("r1", "c1", "m1", sdk="7", subject="ada"))
         await dying.close()  # nobody renews its lease, and nobody records an end
         runs = RedisRuns(server.url, lease=1)

@@ -14,7 +14,7 @@ from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.errors import ChatNotFound
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper, Quotas
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter, Quotas
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.runs.store import RunStore
 from usechat.server.app import EndpointsApp, observing, run_routes
@@ -102,7 +102,7 @@ class SessionPolicy:
     session, by anyone.
     """
 
-    def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaKeeper | None = None) -> None:
+    def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaLimiter | None = None) -> None:
         self._authorize = authorize
         self._access = access
         self._limit = limit
@@ -181,7 +181,7 @@ class AgentOpsApp(EndpointsApp):
         self._access = access
         store = runs or ConcurrentRuns()
         counters = store if isinstance(store, Counters) else MemoryCounters()
-        limit = QuotaKeeper(Quotas(requests_per_minute=session_requests_per_minute), counters)
+        limit = QuotaLimiter(Quotas(requests_per_minute=session_requests_per_minute), counters)
         endpoints = Endpoints(
             AgentOpsChatTransport(upstream) if isinstance(upstream, str) else upstream,
             policy=SessionPolicy(authorize, access, limit),

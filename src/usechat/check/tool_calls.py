@@ -101,10 +101,8 @@ class CheckedCalls:
         if call is None or call.step != self._step or self._incomplete or self._step_with_text_after == self._step:
             return
         text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'
-        self._step_with_text_after, self._text_after = (
-            self._step,
-            (Finding("UC412", call.tool_call_id, text), frame.place),
-        )
+        self._step_with_text_after = self._step
+        self._text_after = Finding("UC412", call.tool_call_id, text), frame.place
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
         """Take the next chunk and yield the problems of its place."""

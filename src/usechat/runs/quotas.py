@@ -7,7 +7,7 @@ import msgspec
 
 from usechat.errors import TooManyRequests
 
-__all__ = ["Counters", "MemoryCounters", "QuotaKeeper", "Quotas", "release_run"]
+__all__ = ["Counters", "MemoryCounters", "QuotaLimiter", "Quotas", "release_run"]
 
 _MINUTE: Final = 60.0
 _DAY: Final = 86_400.0
@@ -92,7 +92,7 @@ async def release_run(counters: Counters, subject: str, run_id: str) -> None:
     await counters.release(_runs_of(subject), run_id)
 
 
-class QuotaKeeper:
+class QuotaLimiter:
     """Refuses requests that exceed the quotas of their sender."""
 
     def __init__(self, quotas: Quotas, counters: Counters) -> None:

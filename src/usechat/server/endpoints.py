@@ -28,7 +28,7 @@ from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.manager import PreparedRun, Reading, RunManager, RunRecorder
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
-from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter
 from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.runs.turns import Dispatcher, TurnQueue
@@ -94,7 +94,7 @@ class Endpoints:
         self.store = store
         self.keep_log = keep_log
         self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
-        self._quotas = QuotaKeeper(settings.quotas, store if isinstance(store, Counters) else MemoryCounters())
+        self._quotas = QuotaLimiter(settings.quotas, store if isinstance(store, Counters) else MemoryCounters())
         self.drain = 0.0
         """Seconds that runs get to end when the server shuts down."""
         self.has_lifespan = False

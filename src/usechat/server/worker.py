@@ -21,7 +21,7 @@ import msgspec
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, StoreUnreachable
 from usechat.runs.manager import RunManager
-from usechat.runs.quotas import QuotaKeeper, release_run
+from usechat.runs.quotas import QuotaLimiter, release_run
 from usechat.runs.run import RunInfo, describe_with
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
@@ -217,7 +217,7 @@ class AgentWorker:
         self._has_room.set()
         self._ended.add(taken.entry)
         await self._remove_ended()
-        quotas = QuotaKeeper(taken.turn.quotas, self._turns.runs)
+        quotas = QuotaLimiter(taken.turn.quotas, self._turns.runs)
         await quotas.release(info.subject, taken.turn.info.run_id, size)
 
     async def _remove_ended(self) -> None:
