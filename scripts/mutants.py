@@ -111,6 +111,11 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "It is set with every piece of an input, before anybody looks at it.": [
         ("tool_parts.py", "self.keeps_raw_input = True"),
     ],
+    "The answer that is shown is True, False or None.": [
+        ("tool_calls.py", "call.approved = part.approved and call.shown_answer != False"),
+        ("tool_calls.py", "return self.shown_answer == False and self.approved is False"),
+        ("tool_calls.py", "if call.shown_answer == False:"),
+    ],
     "The parts are replaced later.": [
         (
             "message.py",

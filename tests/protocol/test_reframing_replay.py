@@ -197,6 +197,13 @@ CONTINUED: dict[str, Any] = {
 }
 
 
+def test_what_was_there_before_waits_for_the_start_of_the_message() -> None:
+    frames = frames_of([parts.ToolResult("c1", 2), parts.Text("Done.")], continues=CONTINUED)
+    reframer = Reframer("m1", "7", earlier=CONTINUED)
+    assert reframer.receive(frames[:10]) == b""
+    assert reframer.receive(frames[10:]) == Reframer("m1", "7", earlier=CONTINUED).receive(frames)
+
+
 def test_a_continuation_is_replayed_behind_what_was_there_before() -> None:
     frames = frames_of([parts.ToolResult("c1", 2), parts.ToolResult("c4", 3), parts.Text("Done.")], continues=CONTINUED)
     message, _ = read(Reframer("m1", "7", earlier=CONTINUED).receive(frames))

@@ -91,6 +91,12 @@ def test_every_real_shape_is_read(body: Json, messages: list[Json] | None, extra
     assert request.body == extra
 
 
+def test_a_body_cannot_say_what_the_server_alone_knows() -> None:
+    claims = {"pending_calls": ["c1"], "has_whole_history": True}
+    request = parse(USER, **claims)
+    assert (request.pending_calls, request.has_whole_history, request.body) == (None, False, claims)
+
+
 def test_the_caller_keeps_its_own_messages() -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
     ChatRequest.parse(body)

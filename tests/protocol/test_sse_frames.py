@@ -83,3 +83,7 @@ def test_the_ends_of_the_first_and_of_the_last_whole_frame_are_found() -> None:
         len(one + two),
     ]
     assert (ends_step(one), ends_step(one + two)) == (False, True)
+
+
+def test_frames_have_no_names_unless_they_are_asked_for() -> None:
+    assert encode_frames([FinishChunk()]) == b'data: {"type":"finish"}\n\n' + DONE

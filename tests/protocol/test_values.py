@@ -534,6 +534,12 @@ def test_numbers_that_no_reader_gets_back_are_found(value: object, expected: boo
 def test_values_are_counted_without_reading_them(text: str, count: int) -> None:
     assert not has_more_values(text.encode(), count + 1)
     assert has_more_values(text.encode(), count)
+    assert has_more_values(text.encode(), count - 1)
+
+
+def test_thousands_of_values_are_counted() -> None:
+    text = b"[" + b"1," * 4999 + b"1]"
+    assert [has_more_values(text, limit) for limit in (4000, 5000, 5001)] == [True, True, False]
 
 
 def test_strings_alone_can_be_too_many_values() -> None:

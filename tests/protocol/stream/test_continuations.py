@@ -26,7 +26,7 @@ from usechat.protocol.chunks import (
     ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import UNFINISHED, MessageStream
-from usechat.protocol.tool_calls import call_of
+from usechat.protocol.tool_calls import call_of, tool_parts_of
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -130,6 +130,12 @@ def test_continuations(sent: list[Part], expected: list[Chunk]) -> None:
 def test_an_odd_message_can_be_continued(message: dict[str, Any]) -> None:
     out = send([p.Text("a")], continues=message)
     assert out[0] == StartChunk("m1")
+
+
+def test_only_tool_parts_are_calls() -> None:
+    kinds = ("data-x", "dynamic", "dynamic-tool", "dynamic-tools", "text", "tool", "tool-x", "tools")
+    found = tool_parts_of({"parts": [{"type": kind, "toolCallId": "c1"} for kind in kinds]})
+    assert [part["type"] for part in found] == ["dynamic-tool", "tool-x"]
 
 
 def test_the_last_part_of_an_id_is_the_one_that_is_spoken_of() -> None:
