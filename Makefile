@@ -30,6 +30,9 @@ SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED
 
 export UV_PYTHON_DOWNLOADS := never
+# Images of containers often switch compiled files off. The tests start hundreds of processes: without the files each one compiles
+# all that it imports, which takes half of the processor time of most tests.
+export PYTHONDONTWRITEBYTECODE :=
 # A registry may stumble; a build of twenty minutes does not fall over that.
 export UV_HTTP_TIMEOUT := 120
 export UV_HTTP_RETRIES := 8

@@ -19,6 +19,7 @@ from bench.server.load import FLOOD_COUNT, Load
 from bench.server.measure import QUICK, External, Figures, Paced, Redis, measure, measure_external, measure_redis
 from bench.server.pipeline import measure_pipeline
 from bench.server.process import agents, redis, serving
+from bench.server.profile import allocations, times
 from bench.server.report import (
     capacity,
     crowd_table,
@@ -309,6 +310,14 @@ def test_twenty_stalled_readers_and_the_run_take_its_size_once_at_most() -> None
     assert (measured.readers, measured.answer) == (20, 4.0)
     assert measured.log < 2, "the log is in a file"
     assert measured.log + measured.added < 4
+
+
+def test_the_profile_tells_the_time_of_a_delta_and_the_memory_of_a_stream() -> None:
+    taken = times(6, windows=1)
+    assert {name for name, microseconds in taken.items() if microseconds > 0} == {BARE, OURS}
+    allocated = allocations(OURS, 6)
+    assert 0.1 < allocated["usechat.runs.run"] < 10
+    assert 1 < sum(allocated.values()) < 1000
 
 
 def test_a_busy_machine_is_told() -> None:

@@ -24,8 +24,9 @@ INTERVAL: Final = 1_000_000_000 // PER_SECOND
 FLOOD_DELTAS: Final = 2000
 """Deltas of one flooding answer; the client asks for the next when it has them."""
 
-_PAYLOAD: Final = f'{{"type":"text-delta","id":"{BLOCK_ID}","delta":"@%016d"}}'
-_FRAME: Final = f"data: {_PAYLOAD}\n\n".encode()
+TEXT: Final = "@%016d"
+_PAYLOAD: Final = f'{{"type":"text-delta","id":"{BLOCK_ID}","delta":"{TEXT}"}}'
+FRAME: Final = f"data: {_PAYLOAD}\n\n".encode()
 _WORDS: Final = [f"@{word.strip()}" for word in text_deltas(FLOOD_DELTAS) if '"' not in word and "\\" not in word]
 FLOOD_COUNT: Final = len(_WORDS)
 
@@ -36,13 +37,13 @@ class Load:
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
         self._paced = pace == "paced"
-        self._payloads = [_PAYLOAD.replace("@%016d", word) for word in _WORDS]
+        self._payloads = [_PAYLOAD.replace(TEXT, word) for word in _WORDS]
         self._frames = [f"data: {payload}\n\n".encode() for payload in self._payloads]
 
     @property
     def agent(self) -> Callable[..., AsyncGenerator[str, None]]:
         """The async generator function that says it, whatever it is asked."""
-        return partial(_paced, "@%016d".__mod__) if self._paced else partial(_flood, _WORDS)
+        return partial(_paced, TEXT.__mod__) if self._paced else partial(_flood, _WORDS)
 
     def texts(self) -> AsyncGenerator[str, None]:
         """What an agent says."""
@@ -54,7 +55,7 @@ class Load:
 
     def frames(self) -> AsyncGenerator[bytes, None]:
         """The same as server-sent events, prebuilt."""
-        return _paced(_FRAME.__mod__) if self._paced else _flood(self._frames)
+        return _paced(FRAME.__mod__) if self._paced else _flood(self._frames)
 
 
 async def _paced(write: Callable[[int], Item], _asked: object = None) -> AsyncGenerator[Item, None]:

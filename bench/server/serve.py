@@ -35,10 +35,10 @@ def both(make: Make) -> App:
     return app
 
 
-def main(name: str) -> None:
-    listener = listen()
-    config = uvicorn.Config(
-        both(APPS[name]),
+def config_of(app: App) -> uvicorn.Config:
+    """Return how uvicorn serves an app: as fast as it can, without a log."""
+    return uvicorn.Config(
+        app,
         loop="uvloop" if find_spec("uvloop") else "asyncio",
         http="httptools" if find_spec("httptools") else "h11",
         lifespan="auto",
@@ -46,6 +46,11 @@ def main(name: str) -> None:
         access_log=False,
         backlog=4096,
     )
+
+
+def main(name: str) -> None:
+    listener = listen()
+    config = config_of(both(APPS[name]))
     print(listener.getsockname()[1], flush=True)
     with rare_collections():  # as ChatApp does: everyone gets the same settings of the garbage collector
         uvicorn.Server(config).run([listener])

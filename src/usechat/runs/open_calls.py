@@ -157,6 +157,7 @@ UNSIGNED: Final = (
 )
 
 _logger: Final = logging.getLogger("usechat.server")
+_NO_CALLS: Final[frozenset[str]] = frozenset()
 
 
 class Answers:
@@ -199,7 +200,7 @@ class Answers:
         # The outputs of the server's own tools come back, too: no reason to warn beside a valid answer.
         if outputs and not outputs.keys() & found and not self._asked.approvals:
             self._warn(changed=any(call.tool_call_id in outputs for call in waiting))
-        return found
+        return found or _NO_CALLS  # mostly empty, and kept by every open stream
 
     def unanswered(self) -> tuple[OpenCall, ...]:
         """Return the open calls that this request does not answer."""

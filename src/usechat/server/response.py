@@ -185,6 +185,7 @@ class StreamResponse(Response):
                             self._first = False
                             self._observer.first_frame(asyncio.get_running_loop().time() - self._received)
                             sender.start_pushing()
+                        del frames  # every open stream would keep them, too
         except asyncio.CancelledError:
             if self._cut is None or self._task is None:
                 raise
