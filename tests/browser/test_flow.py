@@ -44,13 +44,23 @@ def test_thirty_nodes_beside_and_below_each_other_and_one_that_failed(open_page:
     expect(flow).to_be_hidden()
 
 
+def test_each_layer_of_the_diagram_stands_in_the_middle(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "parallel please")
+    expect(page.get_by_role("alert")).to_be_visible()
+    middles = page.locator(".node rect").evaluate_all(
+        "all => all.map(({ x, width }) => x.baseVal.value + width.baseVal.value / 2)"
+    )
+    assert middles[0] == middles[-1] == (middles[1] + middles[14]) / 2
+
+
 def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "parallel please")
     expect(page.get_by_role("alert")).to_be_visible()
     said = page.get_by_label("Assistant").inner_text()
-    assert re.findall(r"^(plan|search-\d+|look|Words of [\w-]+)", said, re.MULTILINE)[:6] == [
-        *("plan", "look", "Words of plan"),
-        *("search-0", "look", "Words of search-0"),
+    assert re.findall(r"^(plan|search-\d+|look|Words of [\w-]+)", said, re.MULTILINE)[:8] == [
+        *("plan", "look", "plan", "Words of plan"),  # the name of the tool, and what it looks for
+        *("search-0", "look", "search-0", "Words of search-0"),
     ]
     expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)

@@ -76,7 +76,7 @@ def _picker(page: Page) -> None:
 
 def _viewer(page: Page) -> None:
     _answered("sources")(page)
-    page.get_by_role("button", name="View image/gif").click()
+    page.get_by_role("button", name="View GIF image").click()
     expect(page.get_by_role("dialog")).to_be_visible()
 
 

@@ -208,7 +208,7 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     wait_until_idle(page)
     send(page, "sources please")
     wait_until_idle(page)
-    tap(page, "View image/gif")
+    tap(page, "View GIF image")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.touchscreen.tap(195, 40)
     expect(page.get_by_role("dialog")).to_be_hidden()

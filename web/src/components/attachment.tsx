@@ -13,7 +13,7 @@ const NOTHING = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAA
 
 /** A file of a message. Only images that are inline or on this server are shown: the page asks no other host. */
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
-  const name = file.filename ?? file.mediaType;
+  const name = file.filename ?? kindOf(file.mediaType);
   const url = useReadable(file.url);
   const held = /^(?:data|blob):/.test(url);
   if (file.mediaType.startsWith("image/") && file.url !== "data:," && (held || isOwn(url))) {
@@ -23,7 +23,7 @@ export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType
     <span className="attachment inline-flex max-w-full min-h-10 items-center gap-2 rounded-xl border border-line bg-canvas px-3 py-1.5 text-sm">
       <FileIcon aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
       {held ? (
-        <a href={url} download={name} className="truncate underline underline-offset-2">
+        <a href={url} download={file.filename ?? ""} className="truncate underline underline-offset-2">
           {name}
         </a>
       ) : (
@@ -31,6 +31,12 @@ export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType
       )}
     </span>
   );
+}
+
+/** What to call a file without a name: `CSV file`. */
+function kindOf(mediaType: string): string {
+  const [kind, format = ""] = mediaType.split(/[/;+]/);
+  return `${/^\w{2,4}$/.test(format) ? `${format.toUpperCase()} ` : ""}${kind === "image" ? "image" : "file"}`;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { UIMessage } from "ai";
 import { Fragment, memo, useState } from "react";
 import { isData, isTool, nodeOf, textOf, type Part } from "../parts";
 import { Button, IconButton } from "../ui/button";
+import { classes } from "../ui/classes";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
 import { DataPart } from "./data";
@@ -164,7 +165,7 @@ function AssistantMessage(props: Props) {
       {sources.length > 0 && <Sources sources={sources} />}
       {!streaming && (
         <div className="-mt-2 flex flex-wrap items-center gap-x-3">
-          <div className={ACTIONS}>
+          <div className={classes(ACTIONS, "-ml-2 pointer-coarse:-ml-3")}>
             {textOf(message) && <CopyButton text={textOf(message)} />}
             {regenerate && (
               <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />

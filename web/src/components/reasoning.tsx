@@ -24,7 +24,7 @@ export function Reasoning({ id, text, streaming }: { id: string; text: string; s
     >
       <Collapsible.Trigger className="-ml-2 flex min-h-8 items-center gap-2 rounded-lg px-2 text-sm text-soft hover:bg-muted hover:text-ink">
         <Brain aria-hidden="true" className={classes("icon size-4", streaming && "animate-pulse")} />
-        {streaming ? "Thinking…" : took === undefined ? "Thoughts" : `Thought for ${inWords(took)}`}
+        {streaming ? "Thinking…" : took === undefined ? "Thoughts" : `Thought for ${took < 1000 ? "a moment" : inWords(took)}`}
         <ChevronRight aria-hidden="true" className={classes("icon size-4 transition-transform", open && "rotate-90")} />
       </Collapsible.Trigger>
       <Collapsible.Content className="mt-1 ml-2 border-l-2 border-line pl-4 text-[0.9375rem] text-soft">

@@ -50,8 +50,9 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve | und
     >
       <Collapsible.Trigger className="flex min-h-11 w-full items-center gap-2 px-3 text-sm hover:bg-surface">
         <Icon aria-hidden="true" className={classes("icon size-4 shrink-0", colour, Icon === LoaderCircle && "animate-spin")} />
-        <span className="truncate font-mono text-[0.8125rem]">{part.title ?? name}</span>{" "}
-        <span className={classes("rounded-full bg-muted px-2 py-0.5 text-xs font-medium whitespace-nowrap", colour)}>{text}</span>
+        <span className="max-w-[60%] shrink-0 truncate font-mono text-[0.8125rem]">{part.title ?? name}</span>{" "}
+        <span className={classes("rounded-full bg-muted px-2 py-0.5 text-xs font-medium whitespace-nowrap", colour)}>{text}</span>{" "}
+        <span className="min-w-0 flex-1 truncate text-left text-soft" dir="auto">{!shown && inShort(part.input)}</span>
         <span className="ml-auto text-xs whitespace-nowrap text-soft">{took !== undefined && inWords(took)}</span>
         <ChevronRight aria-hidden="true" className={classes("icon size-4 shrink-0 text-soft transition-transform", shown && "rotate-90")} />
       </Collapsible.Trigger>
@@ -63,6 +64,14 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve | und
       {asks && approve && <Approval name={name} input={part.input} id={part.approval.id} approve={approve} />}
     </Collapsible.Root>
   );
+}
+
+/** The simple values of an input, so that two calls of one tool can be told apart. */
+function inShort(input: unknown): string {
+  if (typeof input !== "object" || input === null) return typeof input === "string" ? input : "";
+  return Object.values(input)
+    .filter((value) => ["string", "number", "boolean"].includes(typeof value))
+    .join(" · ");
 }
 
 function Field({ title, value }: { title: string; value: unknown }) {
@@ -92,7 +101,7 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
   };
   return (
     <div
-      className="flex flex-wrap items-center gap-3 border-t border-line bg-surface px-4 py-3 text-sm"
+      className="flex flex-wrap items-center gap-3 border-t border-line bg-surface px-3 py-3 text-sm"
       role="group"
       aria-label={`Allow ${name} to run?`}
     >

@@ -11,6 +11,8 @@ const GAP_Y = 44;
 const MARGIN = 28;
 /** Of the panel. */
 const BORDER = 1;
+/** How far the diagram shrinks before it scrolls. */
+const SMALLEST = 0.8;
 
 /** The diagram of a flow while it runs; it scrolls to the node that is running. */
 export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
@@ -18,16 +20,17 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
   const layers = Math.max(...flow.nodes.map((node) => node.layer)) + 1;
   const width = columns * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN;
   const height = layers * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
-  const places = new Map(flow.nodes.map((node) => [node.id, placeOf(node)]));
+  const places = placesOf(flow, columns);
   const box = useRef<HTMLDivElement>(null);
   const active = flow.nodes.findLast((node) => node.status === "running" || node.status === "paused")?.id;
   useEffect(() => {
     const place = active === undefined ? undefined : places.get(active);
     if (!place || !box.current) return;
-    const { clientWidth, clientHeight } = box.current;
+    const { clientWidth, clientHeight, firstElementChild } = box.current;
+    const scale = (firstElementChild?.clientWidth ?? width) / width;
     box.current.scrollTo({
-      left: place.x + (WIDTH - clientWidth) / 2,
-      top: place.y + (HEIGHT - clientHeight) / 2,
+      left: scale * (place.x + WIDTH / 2) - clientWidth / 2,
+      top: scale * (place.y + HEIGHT / 2) - clientHeight / 2,
       behavior: "smooth",
     });
   }, [active]);
@@ -40,12 +43,11 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
     <Panel name="Flow" width={Math.max(340, Math.min(width + BORDER, innerWidth / 3))} title={title} close={close}>
       <div ref={box} className="min-h-0 flex-1 overflow-auto" tabIndex={0} role="group" aria-label="Diagram">
         <svg
-          width={width}
-          height={height}
+          style={{ maxWidth: width, minWidth: SMALLEST * width }}
           viewBox={`0 0 ${width} ${height}`}
           role="img"
           aria-label={describe(flow)}
-          className="mx-auto"
+          className="mx-auto h-auto w-full"
         >
           <defs>
             <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
@@ -56,7 +58,7 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
             <Edge key={index} edge={edge} places={places} />
           ))}
           {flow.nodes.map((node) => (
-            <Node key={node.id} node={node} />
+            <Node key={node.id} node={node} place={places.get(node.id) as Place} />
           ))}
         </svg>
       </div>
@@ -78,12 +80,17 @@ interface Place {
   y: number;
 }
 
-function placeOf(node: FlowNode): Place {
-  return { x: MARGIN + node.column * (WIDTH + GAP_X), y: MARGIN + node.layer * (HEIGHT + GAP_Y) };
+/** Each layer stands in the middle. */
+function placesOf({ nodes }: Flow, columns: number): Map<string, Place> {
+  return new Map(
+    nodes.map(({ id, layer, column }) => {
+      const free = columns - nodes.filter((other) => other.layer === layer).length;
+      return [id, { x: MARGIN + (column + free / 2) * (WIDTH + GAP_X), y: MARGIN + layer * (HEIGHT + GAP_Y) }];
+    }),
+  );
 }
 
-function Node({ node }: { node: FlowNode }) {
-  const { x, y } = placeOf(node);
+function Node({ node, place: { x, y } }: { node: FlowNode; place: Place }) {
   const detail = [node.status, node.runs > 1 && `×${node.runs}`, node.durationMs !== undefined && inWords(node.durationMs)].filter(Boolean).join(" · ");
   return (
     <g className={`node ${node.status}`} data-node={node.id}>
@@ -110,8 +117,9 @@ function Edge({ edge, places }: { edge: FlowEdge; places: Map<string, Place> }) 
     const path = `M${from.x + WIDTH} ${start} C${right + 26} ${start} ${right + 26} ${end} ${to.x + WIDTH + 2} ${end}`;
     return <path className={className} d={path} markerEnd="url(#arrow)" />;
   }
-  if (to.x === from.x && to.y - from.y > HEIGHT + GAP_Y) {
-    // Other nodes of the column are in between: draw the edge around them, on the left.
+  const between = [...places.values()].some(({ x, y }) => x === from.x && y > from.y && y < to.y);
+  if (to.x === from.x && between) {
+    // Draw the edge around the nodes in between, on the left.
     const [start, end] = [from.y + HEIGHT / 2, to.y + HEIGHT / 2];
     const path = `M${from.x} ${start} C${from.x - 26} ${start} ${to.x - 26} ${end} ${to.x - 2} ${end}`;
     return <path className={className} d={path} markerEnd="url(#arrow)" />;

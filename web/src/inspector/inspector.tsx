@@ -1,4 +1,4 @@
-import { Copy, Download, FolderOpen } from "lucide-react";
+import { ChevronDown, Copy, Download, FolderOpen } from "lucide-react";
 import { readUIMessageStream, type UIMessage, type UIMessageChunk } from "ai";
 import { Tabs } from "radix-ui";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
@@ -52,19 +52,22 @@ export function Inspector({ tap, message, settings, close }: {
     <Panel name="Inspector" width={440} title={<h2 className="font-semibold">Inspector</h2>} close={close}>
       <div className="flex min-h-0 flex-1 flex-col gap-3 px-4 pb-4">
         <div className="flex items-center gap-1">
-          <select
-            aria-label="Request"
-            className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-canvas px-2 text-sm"
-            value={exchange?.number ?? ""}
-            onChange={(event) => setChosen(Number(event.target.value))}
-          >
-            {streams.length === 0 && <option value="">No requests yet</option>}
-            {streams.map((each) => (
-              <option key={each.number} value={each.number}>
-                {each.number}: {each.method} {each.url} {each.status ?? "…"}
-              </option>
-            ))}
-          </select>
+          <div className="relative min-w-0 flex-1">
+            <select
+              aria-label="Request"
+              className="h-9 w-full appearance-none truncate rounded-lg border border-line bg-canvas pr-8 pl-3 text-sm"
+              value={exchange?.number ?? ""}
+              onChange={(event) => setChosen(Number(event.target.value))}
+            >
+              {streams.length === 0 && <option value="">No requests yet</option>}
+              {streams.map((each) => (
+                <option key={each.number} value={each.number}>
+                  {each.number}: {each.method} {each.url} {each.status ?? "…"}
+                </option>
+              ))}
+            </select>
+            <ChevronDown aria-hidden="true" className="pointer-events-none absolute top-2.5 right-2.5 size-4 text-soft" />
+          </div>
           <IconButton
             icon={Download}
             label="Save a recording"

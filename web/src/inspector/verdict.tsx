@@ -33,7 +33,7 @@ export function Verdict({ exchange, url, showFrame }: {
   const asked = exchange?.release ?? AI_SDK_RELEASE;
   useEffect(() => {
     if (!exchange || !end) {
-      setReport("The answer is checked once it is complete.");
+      setReport(exchange ? "The answer is checked once it is complete." : "No answer to check yet. Send a message.");
       return;
     }
     if (isRefusal(exchange)) {
