@@ -19,6 +19,7 @@ from usechat.parts import Part
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
 STATES: Final = {
     "markdown": "markdown",
+    "tasks": "tasks",
     "tools": "tools please",
     "approval": "approve this",
     "data": "drawn please",
@@ -60,13 +61,20 @@ def main() -> None:
                 share=True,
             ) as stored:
                 _take_stored(browser, f"http://127.0.0.1:{stored.port}/chat/", theme)
+            with page_served(answer, auth=True) as guarded:
+                _take_guarded(browser, f"http://127.0.0.1:{guarded.port}/chat/", theme)
         browser.close()
 
 
-def _take(browser: Browser, address: str, theme: str) -> None:
+def _open(browser: Browser, address: str, theme: str) -> Page:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(address)
+    return page
+
+
+def _take(browser: Browser, address: str, theme: str) -> None:
+    page = _open(browser, address, theme)
     page.wait_for_selector("#prompt")
     _save(page, f"empty-{theme}")
     for name, text in STATES.items():
@@ -83,14 +91,12 @@ def _take(browser: Browser, address: str, theme: str) -> None:
     ask(page, "tools please")
     wait_until_idle(page)
     _save(page, f"phone-{theme}")
-    context.close()
+    page.context.close()
 
 
 def _take_stored(browser: Browser, address: str, theme: str) -> None:
     """Take the pictures of what a server with several agents and stored chats offers."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
-    page = context.new_page()
-    page.goto(address)
+    page = _open(browser, address, theme)
     page.get_by_role("button", name="Agent: support").click()
     _save(page, f"picker-{theme}")
     page.keyboard.press("Escape")
@@ -112,7 +118,15 @@ def _take_stored(browser: Browser, address: str, theme: str) -> None:
         if name == "streaming":
             go_on(page)
             wait_until_idle(page)
-    context.close()
+    page.context.close()
+
+
+def _take_guarded(browser: Browser, address: str, theme: str) -> None:
+    """Take the picture of a page that asks for a token."""
+    page = _open(browser, address, theme)
+    page.get_by_label("Bearer token").wait_for()
+    _save(page, f"token-{theme}")
+    page.context.close()
 
 
 async def coder(turn: Turn) -> AsyncIterator[str]:
