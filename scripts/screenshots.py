@@ -61,7 +61,7 @@ def main() -> None:
                 share=True,
             ) as stored:
                 _take_stored(browser, f"http://127.0.0.1:{stored.port}/chat/", theme)
-            with page_served(answer, auth=True) as guarded:
+            with page_served(answer, description="Answers questions about your orders.", auth=True) as guarded:
                 _take_guarded(browser, f"http://127.0.0.1:{guarded.port}/chat/", theme)
         browser.close()
 
