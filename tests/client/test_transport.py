@@ -163,7 +163,7 @@ async def test_an_address_where_nobody_listens_is_tried_again_and_then_named() -
 def read_request(connection: socket.socket) -> bytes:
     """Read a request to its end: a connection that is closed before that is reset, and its answer may be lost."""
     with connection.makefile("rb") as stream:
-        head = b"".join(takewhile(lambda line: line.strip(), stream))
+        head = b"".join(takewhile(lambda line: line != b"\r\n", iter(stream.readline, b"")))
         length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
         return head + stream.read(int(length[1]) if length else 0)
 
