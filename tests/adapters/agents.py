@@ -91,6 +91,8 @@ class Framework(msgspec.Struct, frozen=True):
     """Whether it is run live with every client, and not with the newest one alone; recordings are played with all."""
     shows_tools: bool = True
     """Whether it tells which tools the agent calls."""
+    keeps_order: bool = True
+    """Whether it tells parallel calls in the order of the model, and not as their threads start."""
     tells_usage: bool = True
     """Whether it tells how many tokens were used."""
     question: str = ""

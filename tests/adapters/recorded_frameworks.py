@@ -160,6 +160,7 @@ RECORDED_FRAMEWORKS: Final = (
         },
         not_played=_CHAT_COMPLETIONS
         | {"client tool", "file", "model failure in mid-stream", "stop in text", "streamed tool input"},
+        keeps_order=False,
         environment="crewai",
     ),
     Framework(
