@@ -72,7 +72,7 @@ class RunRecorder(Protocol):
 
     @property
     def states(self) -> PausedStates | None:
-        """Where the states of paused agents are kept if no other worker shares the run store; None: there, too."""
+        """What keeps the states of paused agents unless workers share the run store; ``None`` if the run store does."""
         ...
 
     def start(self, fail: Callable[[str], object]) -> None:
