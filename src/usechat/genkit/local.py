@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
-from usechat.genkit.history import genkit_messages, resume_of
+from usechat.genkit.history import genkit_messages, resumed_history
 from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
@@ -222,8 +222,8 @@ class LocalPrompt:
 
 
 def _prompt_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
-    if resume := resume_of(turn, map_approval):
-        messages = genkit_messages(turn.messages, answered=resume.call_ids)
+    if resumed := resumed_history(turn, map_approval):
+        messages, resume = resumed
         return FlowInput({"message": turn.text}, {"messages": messages, **resume.wire})
     return FlowInput({"message": turn.text}, {"messages": genkit_messages(turn.messages)})
 
