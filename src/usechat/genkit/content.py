@@ -139,7 +139,7 @@ class ContentReader:
 
         Beside an interrupted one, all others have run. JavaScript omits the output of a tool that returned nothing.
         """
-        calls = self._calls.restated([part["toolRequest"] for part in requests])
+        calls = self._calls.restated(requests)
         has_interrupt = any("interrupt" in _metadata(part) for part in requests)
         for part, call in zip(requests, calls, strict=True):
             metadata = _metadata(part)

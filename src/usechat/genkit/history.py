@@ -100,8 +100,8 @@ def _resume_of(turn: Turn, message: UIMessage | None, map_approval: MapApproval 
     if not call_ids:
         return None
     step = next(step for step in reversed(_steps(message)) if any(part.get("toolCallId") in call_ids for part in step))
-    confused = _confused(step, wire)
     wire["respond"] += [_response(part, part.get("output")) for part in step if _is_lost(part, call_ids)]
+    confused = _confused(step, wire)
     denied = frozenset(str(answer.tool_call_id) for answer in turn.approvals if not answer.approved)
     return Resume({kind: answers for kind, answers in wire.items() if answers}, frozenset(call_ids), denied, confused)
 

@@ -98,25 +98,24 @@ class ToolRequests:
         self._mark_parallel(call)
         return call
 
-    def restated(self, requests: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
-        """Return the requests that Genkit sends once more, together; new ones are added."""
+    def restated(self, parts: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
+        """Return the requests of content parts that Genkit sends once more, together; new ones are added."""
         found: list[ToolRequest] = []
-        for request in requests:
-            left = [call for call in self._restatable() if not any(call is each for each in found)]
-            name, ref = _name_and_ref(request)
-            call = self._find(left, request) or self._new(name, ref)
+        for part in parts:
+            name, ref = _name_and_ref(part["toolRequest"])
+            call = self._find(part, found) or self._new(name, ref)
             if call.ref is None and ref is not None:
                 call.ref, call.is_ref_late = ref, True
             found.append(call)
         return found
 
-    def is_interrupted_again(self, requests: Iterable[Mapping[str, Any]]) -> bool:
+    def is_interrupted_again(self, parts: Iterable[Mapping[str, Any]]) -> bool:
         """Tell whether restated requests are those of the message that the answer continues."""
-        found = [self._find(self._restatable(), request) for request in requests]
+        found = [self._find(part) for part in parts]
         return any(call is not None and call.message == _KNOWN for call in found)
 
-    def _restatable(self) -> list[ToolRequest]:
-        """Return the calls of the current message, open ones first.
+    def _restatable(self, *, is_interrupted: bool) -> list[ToolRequest]:
+        """Return the calls that a request may restate: an interrupted one is open, of others the answered come first.
 
         A tool that was restarted may be interrupted again (Go, Python). So until the answer has a message of its own,
         the calls of the message that it continues may be restated, too.
@@ -124,15 +123,19 @@ class ToolRequests:
         known = [call for call in self._calls if call.message == _KNOWN]
         is_resumed = self._message == 1 and not all(call.answered for call in known)
         current = [call for call in self._calls if call.message == self._message]
-        return [*_open_first(current), *(_open_first(known) if is_resumed else ())]
+        calls = [*_answered_first(current), *(_answered_first(known) if is_resumed else ())]
+        return [call for call in calls if not (is_interrupted and call.answered)]
 
-    def _find(self, calls: list[ToolRequest], request: Mapping[str, Any]) -> ToolRequest | None:
-        """Return the call that a request restates.
+    def _find(self, part: Mapping[str, Any], found: Iterable[ToolRequest] = ()) -> ToolRequest | None:
+        """Return the call that a request restates, without those that were `found` before.
 
         Its ref counts, or else its input, if that is complete: what a person approves must be what the page shows.
         """
+        request, metadata = part["toolRequest"], part.get("metadata")
+        is_interrupted = isinstance(metadata, Mapping) and "interrupt" in metadata
         name, ref = _name_and_ref(request)
-        calls = [call for call in calls if call.name == name]
+        calls = [call for call in self._restatable(is_interrupted=is_interrupted) if call.name == name]
+        calls = [call for call in calls if not any(call is each for each in found)]
         unnamed = [call for call in calls if ref is None or call.ref is None]
         candidates = [
             *(call for call in calls if ref is not None and call.ref == ref and self._may_be(call, request)),
@@ -162,8 +165,8 @@ class ToolRequests:
         return call
 
 
-def _open_first(calls: list[ToolRequest]) -> list[ToolRequest]:
-    return sorted(calls, key=lambda call: call.answered)
+def _answered_first(calls: list[ToolRequest]) -> list[ToolRequest]:
+    return sorted(calls, key=lambda call: not call.answered)
 
 
 def _has_input(call: ToolRequest, request: Mapping[str, Any]) -> bool:
