@@ -154,7 +154,8 @@ def local_flow(flow: Any) -> "LocalAction | LocalPrompt":
     """Return the runner of a Genkit object; raise :class:`~usechat.errors.CannotAnswer` for any other object."""
     if not can_answer(flow):
         raise CannotAnswer(
-            f"{type(flow).__name__} is not a Genkit flow; give a URL, or a flow, prompt or agent of genkit"
+            f"an object of type {type(flow).__name__} is not a Genkit flow; give a URL, or a flow, prompt or agent of"
+            " genkit"
         )
     return LocalPrompt(flow) if isinstance(flow, genkit.ExecutablePrompt) else LocalAction(flow)
 

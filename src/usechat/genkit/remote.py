@@ -40,6 +40,8 @@ _PAUSES: Final = (0.2, 1.0, 3.0)
 _MAXIMUM_ERROR_BYTES: Final = 64 * 1024
 _SCHEMA_TIMEOUTS: Final = httpx2.Timeout(2.0, connect=_CONNECT_TIMEOUT)
 """The limits for the request of the schema."""
+_MAY_BE_INPUT: Final = ("INTERNAL", "INVALID_ARGUMENT")
+"""The statuses of a flow whose input has another schema; JavaScript reports it as an internal error (1.42.0)."""
 _RESUMING: Final = (messages_input, agent_input, stateless_agent_input)
 """The inputs that hold the answers to interrupted tools."""
 
@@ -76,6 +78,7 @@ class RemoteFlow:
         self._idle_timeout = idle_timeout
         self._show_public = show_public
         self._reflection = reflection
+        self._has_answered = False
         self._actions: Mapping[str, Any] | None = None
         self._found_input: InputBuilder = history_input
 
@@ -144,13 +147,25 @@ class RemoteFlow:
                 try:
                     async with aclosing(request.send(client)) as events:
                         async for event in events:
-                            if _is_internal_failure(event):
-                                _advise_on_restarts(flow_input.data)
+                            self._advise(event, flow_input.data)
                             yield event
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                     raise self._unreachable(error) from error
                 if request.is_complete or request.stream_id is None:
                     return
+
+    def _advise(self, event: FlowEvent, data: Any) -> None:
+        """Log what may be wrong if a flow fails: servers report no more than an internal error."""
+        if _is_internal_failure(event):
+            _advise_on_restarts(data)
+        if isinstance(event, FlowFailure) and event.status in _MAY_BE_INPUT and not self._has_answered:
+            _logger.warning(
+                "%s has only failed so far. It got %s. If it takes something else, name its input: add #text, #history,"
+                " #messages, #agent or #stateless-agent to the address, or give --input or --reflection",
+                self._url,
+                _described(data),
+            )
+        self._has_answered = self._has_answered or not isinstance(event, FlowFailure)
 
     def _unreachable(self, error: httpx2.TransportError) -> PublicError:
         current_context().source_unreachable()
@@ -243,8 +258,17 @@ def _is_internal_failure(event: FlowEvent) -> bool:
     return False
 
 
+def _described(data: Any) -> str:
+    match data:
+        case str():
+            return "a text"
+        case Mapping():
+            return f"an object with {', '.join(data)}"
+    return "a list"
+
+
 def _advise_on_restarts(data: Any) -> None:
-    """Log what may be wrong if tools were restarted: the server reports no more than an internal error."""
+    """Log what may be wrong if tools were restarted."""
     match data:
         case {"resume": {"restart": [*calls]}}:
             names = sorted({call["toolRequest"]["name"] for call in calls})
