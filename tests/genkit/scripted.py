@@ -54,6 +54,15 @@ class Question(BaseModel):
     conversationHistory: list[dict[str, str]] = []  # noqa: N815 (the flow's own name of it)
 
 
+class StrictQuestion(BaseModel, extra="forbid"):
+    message: str
+
+
+class Topic(BaseModel):
+    topic: str
+    depth: str = "short"
+
+
 class Conversation(BaseModel):
     messages: list[dict[str, Any]]
     resume: dict[str, list[dict[str, Any]]] = {}
@@ -202,6 +211,18 @@ async def who(_text: str, ctx: ActionRunContext[str]) -> dict[str, Any]:
 async def echo(text: str) -> str:
     """A flow that streams nothing."""
     return f"You said: {text}"
+
+
+@ai.flow()
+async def strict(asked: StrictQuestion) -> str:
+    """A flow that refuses keys that it does not know."""
+    return f"You said: {asked.message}"
+
+
+@ai.flow()
+async def about(asked: Topic) -> str:
+    """A flow that takes an object with one text, and another with a default."""
+    return f"{asked.topic}, {asked.depth}"
 
 
 @ai.flow(chunk_type=str)

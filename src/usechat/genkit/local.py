@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
 from usechat.genkit.approvals import MapApproval
-from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
+from usechat.genkit.errors import NO_FILES, SENTENCES, TOO_FAST, describe
 from usechat.genkit.history import genkit_messages, resumed_history
 from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
 from usechat.genkit.schemas import input_for
@@ -214,7 +214,9 @@ class LocalPrompt:
         messages = list(given.get("messages", ()))
         rendered = await self._prompt.render(flow_input.data)
         if messages and messages[-1]["role"] == "user" and any(each.role == "user" for each in rendered.messages):
-            messages.pop()  # the template has it
+            last = messages.pop()  # the template has its text
+            if any("media" in part for part in last["content"]):
+                raise PublicError(NO_FILES)
         options: dict[str, Any] = {"messages": [genkit.Message.model_validate(message) for message in messages]}
         for key in ("respond", "restart"):
             if key in given:

@@ -216,7 +216,7 @@ class _StreamRequest:
         except httpx2.DecodingError as error:
             raise unreadable(self._url, error) from error
         except httpx2.TransportError as error:
-            _logger.warning("the connection to Genkit broke: %s", str(error) or type(error).__name__)
+            _logger.warning("the connection to %s broke: %s", self._url, str(error) or type(error).__name__)
 
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[FlowEvent, None]:
         reader, received, first_bytes = StreamReader(), 0, b""
