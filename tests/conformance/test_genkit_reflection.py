@@ -12,12 +12,13 @@ from usechat.genkit import GenkitChatTransport, agent_input, messages_input
 from usechat.genkit.inputs import InputBuilder
 
 
+@pytest.mark.parametrize("name", ["conversation", "helper", "stateless"])
 async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_server_tells_what_it_is(
-    tmp_path: Path,
+    tmp_path: Path, name: str
 ) -> None:
     with node_server(tmp_path) as node:
         reflection = reflection_url(tmp_path)
-        transport = GenkitChatTransport(node.url("conversation"), reflection=reflection, interrupts="approval")
+        transport = GenkitChatTransport(node.url(name), reflection=reflection, interrupts="approval")
         question: Any = await answer(transport, asked(user("confirm")))
         waiting = question["parts"][-1]
         assert (waiting["type"], waiting["state"]) == ("tool-confirm", "approval-requested")
@@ -25,6 +26,11 @@ async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_ser
         waiting["approval"] = {**waiting["approval"], "approved": True}
         answered = await answer(transport, asked(user("confirm"), question), message=question)
         assert text_of(answered) == "May I?Thanks."
+        assert waiting_output(answered) == {"confirmed": True}
+
+
+def waiting_output(message: Any) -> Any:
+    return next(part["output"] for part in message["parts"] if part["type"] == "tool-confirm")
 
 
 @pytest.mark.parametrize(("flow", "build_input"), [("conversation", messages_input), ("helper", agent_input)])

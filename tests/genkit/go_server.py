@@ -42,14 +42,18 @@ class _Agent:
         text = message["content"][0]["text"]
         if text == "delete":
             return self._interrupted(session, "delete", "Rome", "Paris")
+        if text == "check and delete":
+            return self._interrupted(session, "delete", "Rome", progress=True)
         return _with_progress(session)
 
-    def _interrupted(self, session: str, name: str, *cities: str) -> Iterator[Wire]:
+    def _interrupted(self, session: str, name: str, *cities: str, progress: bool = False) -> Iterator[Wire]:
         requests = [{"name": name, "input": {"city": city}} for city in cities]
         yield _chunk("model", 0, {"text": "May I?"})
         yield _chunk("model", 0, *({"toolRequest": request} for request in requests))
         waiting = {str(uuid.uuid4()): request for request in requests}
         self._waiting[session] = waiting
+        for ref in waiting if progress else ():
+            yield _chunk("tool", 1, _partial({"name": name, "output": {"percent": 50}, "ref": ref}))
         restated = [
             {"toolRequest": {**request, "ref": ref}, "metadata": {"interrupt": {"reason": "Sure?"}}}
             for ref, request in waiting.items()
@@ -84,11 +88,14 @@ def _with_progress(session: str) -> Iterator[Wire]:
     response = {"name": "weather", "output": {"celsius": 4}}
     yield _chunk("model", 0, {"toolRequest": {"name": "weather", "input": {"city": "Rome"}}})
     for percent in (10, 90):
-        partial = {"name": "weather", "output": {"percent": percent}, "ref": "of the server"}
-        yield _chunk("tool", 1, {"toolResponse": partial, "metadata": {"partial": True}})
+        yield _chunk("tool", 1, _partial({"name": "weather", "output": {"percent": percent}, "ref": "of the server"}))
     yield _chunk("tool", 1, {"toolResponse": response})
     yield _chunk("model", 2, {"text": "Warm."})
     yield _result(session, "stop", {"text": "Warm."})
+
+
+def _partial(response: Wire) -> Wire:
+    return {"toolResponse": response, "metadata": {"partial": True}}
 
 
 def _chunk(role: str, index: int, *content: Wire) -> Wire:

@@ -1,9 +1,11 @@
 """A Genkit application whose model follows a script: text, thoughts, tools, an interrupt; all offline.
 
-The last message names what the model does; it says the same to a flow, a prompt and an agent.
+The last message names what the model does; it says the same to a flow, a prompt and an agent. The text ``OUTPUTS`` of a
+script stands for the outputs of the tools before it.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -30,11 +32,13 @@ from usechat import errors
 from usechat.turn import current_turn
 
 MODEL: Final = "scripted"
-TOOLS: Final = ["weather", "broken", "delete", "wait"]
+TOOLS: Final = ["weather", "broken", "delete", "wait", "nothing", "never", "twice"]
 STARTED: list[str] = []
 """Tools that wait."""
 CANCELLED: list[str] = []
 """What was cancelled: tools and flows."""
+DELETED: list[tuple[str, bool]] = []
+"""What the tool `delete` was restarted for, and whether a person had approved it."""
 READ: list[list[str]] = []
 """What the model was given to read, each time."""
 
@@ -48,6 +52,15 @@ class City(BaseModel):
 class Question(BaseModel):
     message: str
     conversationHistory: list[dict[str, str]] = []  # noqa: N815 (the flow's own name of it)
+
+
+class StrictQuestion(BaseModel, extra="forbid"):
+    message: str
+
+
+class Topic(BaseModel):
+    topic: str
+    depth: str = "short"
 
 
 class Conversation(BaseModel):
@@ -72,7 +85,28 @@ async def delete(place: City, ctx: ToolRunContext) -> str:
     """A tool that a person must allow."""
     if not ctx.is_resumed():
         raise Interrupt({"reason": "This cannot be undone."})
-    return f"{place.city} is gone" if (ctx.resumed_metadata or {}).get("approved") else f"{place.city} is still there"
+    approved = bool((ctx.resumed_metadata or {}).get("approved"))
+    DELETED.append((place.city, approved))
+    return f"{place.city} is gone" if approved else f"{place.city} is still there"
+
+
+@ai.tool()
+async def twice(place: City, ctx: ToolRunContext) -> str:
+    """A tool that asks a second time."""
+    if (ctx.resumed_metadata or {}).get("reason") != "Really.":
+        raise Interrupt({"reason": "Really?" if ctx.is_resumed() else "Sure?"})
+    return f"{place.city} is gone"
+
+
+@ai.tool()
+async def nothing(_place: City) -> None:
+    """A tool that returns nothing."""
+
+
+@ai.tool()
+async def never(_place: City) -> bool:
+    """A tool that returns false."""
+    return False
 
 
 @ai.tool()
@@ -110,6 +144,12 @@ SCRIPTS: Final[dict[str, list[list[Part]]]] = {
         [Part(text="May I?"), request("delete", "Rome"), request("weather", "Oslo")],
         [Part(text="Thanks.")],
     ],
+    "twins": [[Part(text="May I?"), request("delete", "Rome"), request("delete", "Paris")], [Part(text="OUTPUTS")]],
+    "beside": [
+        [Part(text="May I?"), request("delete", "Rome"), request("nothing", "Oslo"), request("never", "Oslo")],
+        [Part(text="Thanks.")],
+    ],
+    "twice": [[Part(text="May I?"), request("twice", "Rome"), request("weather", "Oslo")], [Part(text="Thanks.")]],
     "wait": [[Part(text="Let me look."), request("wait", "Rome")]],
     "picture": [[Part.from_media("data:image/png;base64,AAAA"), Part(data={"answer": 42})]],
 }
@@ -120,7 +160,9 @@ async def scripted(asked: ModelRequest[Any], ctx: ActionRunContext[ModelResponse
     said = [message for message in asked.messages if message.role in (Role.USER, Role.TOOL)]
     users = [index for index, message in enumerate(said) if message.role == Role.USER]
     rounds = SCRIPTS[said[users[-1]].text]
-    content = rounds[len(said) - 1 - users[-1]]
+    outputs = [part.tool_response.output for part in said[-1].content if part.tool_response]
+    told = Part(text=json.dumps(sorted(outputs, key=str), separators=(",", ":")))
+    content = [told if part.text == "OUTPUTS" else part for part in rounds[len(said) - 1 - users[-1]]]
     repeats = said[users[-1]].text == "repeat"
     for index, part in enumerate(content):
         sent = content[: index + 1] if repeats else [part]
@@ -169,6 +211,18 @@ async def who(_text: str, ctx: ActionRunContext[str]) -> dict[str, Any]:
 async def echo(text: str) -> str:
     """A flow that streams nothing."""
     return f"You said: {text}"
+
+
+@ai.flow()
+async def strict(asked: StrictQuestion) -> str:
+    """A flow that refuses keys that it does not know."""
+    return f"You said: {asked.message}"
+
+
+@ai.flow()
+async def about(asked: Topic) -> str:
+    """A flow that takes an object with one text, and another with a default."""
+    return f"{asked.topic}, {asked.depth}"
 
 
 @ai.flow(chunk_type=str)

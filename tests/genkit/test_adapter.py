@@ -179,6 +179,18 @@ def test_progress_gives_no_ref_to_a_call() -> None:
     assert final == [("genkit-1", 1), ("genkit-2", 2)]
 
 
+def test_progress_before_an_interrupt_is_taken_back() -> None:
+    """Left as it is, it would become the output of a tool that waits for the page."""
+    events = (
+        chunk(request(ROME, name="delete", ref="a")),
+        chunk(progress("half", "delete", ref="a"), role="tool"),
+        chunk({**request(ROME, name="delete", ref="a"), "metadata": {"interrupt": True}}, role="tool"),
+    )
+    taken_back = p.ToolCall("a", "delete", ROME, retracts_output=True)
+    assert said(*events)[2:] == [taken_back]
+    assert said(*events, interrupts="approval")[2:] == [taken_back, p.ApprovalRequest("1", "a", None)]
+
+
 def test_progress_of_a_denied_call_is_not_shown() -> None:
     known = [ToolRequest("c1", "delete", complete=True)]
     tools = (chunk(progress("half", "delete"), role="tool"), chunk(response("no", "delete"), role="tool"))
@@ -314,3 +326,27 @@ def test_requests_that_are_told_again_with_their_outcome_are_the_same_calls() ->
         p.ApprovalRequest("3", "genkit-1", "Sure?"),
         p.ToolResult("genkit-2", {"celsius": 5}),
     ]
+
+
+def test_a_tool_that_returned_nothing_beside_an_interrupt_has_run() -> None:
+    """JavaScript leaves out `pendingOutput` if a tool returned undefined."""
+    told = chunk(
+        {**request(ROME, name="delete"), "metadata": {"interrupt": True}},
+        {**request(PARIS), "metadata": {}},
+        role="tool",
+    )
+    assert said(chunk(request(ROME, name="delete"), request(PARIS)), told)[2:] == [p.ToolResult("genkit-2", None)]
+
+
+@pytest.mark.parametrize(("first", "second"), [(ROME, PARIS), (PARIS, ROME)])
+def test_a_call_without_a_ref_that_is_told_again_alone_is_found_by_its_input(first: Any, second: Any) -> None:
+    told = chunk({**request(PARIS), "metadata": {"interrupt": {"reason": "Sure?"}}}, role="tool")
+    asked = said(chunk(request(first), request(second)), told, interrupts="approval")[2:]
+    assert asked == [p.ApprovalRequest("3", f"genkit-{[first, second].index(PARIS) + 1}", "Sure?")]
+
+
+def test_a_call_whose_input_differs_is_another_one() -> None:
+    """Otherwise a person would approve one thing, and another would be done."""
+    told = chunk({**request(PARIS, name="delete"), "metadata": {"interrupt": True}}, role="tool")
+    calls = [part for part in said(chunk(request(ROME, name="delete")), told) if isinstance(part, p.ToolCall)]
+    assert [(call.tool_call_id, call.input) for call in calls] == [("genkit-1", ROME), ("genkit-2", PARIS)]

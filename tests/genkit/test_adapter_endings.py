@@ -166,6 +166,18 @@ def test_parallel_calls_of_one_name_each_get_their_late_ref(cities: tuple[Any, A
     assert parts[-1] == p.Finish(metadata={"genkit": {"refs": {"genkit-1": "uuid-1", "genkit-2": "uuid-2"}}})
 
 
+def test_a_late_ref_is_given_to_a_call_whose_input_was_still_being_streamed() -> None:
+    events: list[FlowEvent] = [
+        FlowChunk(chunk(request({"city": "Ro"}, name="delete", partial=True))),
+        interrupted(late(ROME, "delete", "uuid-1", interrupt=True)),
+    ]
+    parts = fed(*events)
+    assert parts[2] == p.ToolCall(
+        "genkit-1", "delete", ROME, provider_metadata={"genkit": {"interrupt": True, "ref": "uuid-1"}}
+    )
+    assert parts[3:] == [p.Finish(metadata={"genkit": {"refs": {"genkit-1": "uuid-1"}}})]
+
+
 def test_a_late_ref_belongs_to_the_open_call_of_the_same_input() -> None:
     events: list[FlowEvent] = [
         FlowChunk(chunk(request(ROME, name="delete"))),
@@ -211,6 +223,33 @@ def test_after_an_approval_a_ref_tells_which_call_was_answered() -> None:
         p.ToolResult("c2", "second", tool_name="delete"),
         p.ToolResult("c1", "first", tool_name="delete"),
     ]
+
+
+def test_an_output_that_was_pending_is_not_that_of_the_call_that_was_restarted() -> None:
+    known = [
+        ToolRequest("c1", "delete", complete=True, answered=True, echo=True, input=ROME),
+        ToolRequest("c2", "delete", complete=True, input=PARIS),
+    ]
+    pending = {**response("Rome is gone", "delete"), "metadata": {"source": "pending"}}
+    tools = chunk(pending, response("Paris is gone", "delete"), role="tool")
+    assert said(tools, known=known) == [p.ToolResult("c2", "Paris is gone", tool_name="delete")]
+
+
+@pytest.mark.parametrize("ref", [{}, {"ref": "0"}])
+def test_a_restarted_tool_that_is_interrupted_again_asks_again_and_nothing_is_said_twice(ref: dict[str, str]) -> None:
+    known = [
+        ToolRequest("c1", "delete", ref.get("ref"), complete=True, input=ROME),
+        ToolRequest("c2", "weather", complete=True, answered=True, echo=True, input=PARIS),
+    ]
+    again = {**request(ROME, name="delete", **ref), "metadata": {"interrupt": {"reason": "Really?"}}}
+    result = interrupted({"text": "May I?"}, again, PENDING)
+    assert fed(result, known=known, interrupts="approval") == [p.ApprovalRequest("1", "c1", "Really?"), p.Finish()]
+
+
+def test_a_ref_that_is_used_again_after_an_answer_is_another_call() -> None:
+    known = [ToolRequest("0", "delete", "0", complete=True, input=ROME)]
+    result = interrupted({**request(PARIS, name="delete", ref="0"), "metadata": {"interrupt": True}})
+    assert [part.input for part in fed(result, known=known) if isinstance(part, p.ToolCall)] == [PARIS]
 
 
 @pytest.mark.parametrize(

@@ -300,3 +300,81 @@ async def test_files_of_earlier_messages_are_named_in_the_history() -> None:
             {"role": "model", "content": "[file: image/png]"},
         ],
     }
+
+
+# Calls of one tool without refs: Genkit finds a call by its name and ref, so all of them would get the first answer
+
+
+def own(call_id: str, city: str, approved: bool | None = None, **more: Any) -> dict[str, Any]:
+    decided = {"state": "approval-responded", "approval": {"id": f"of-{call_id}", "approved": approved}}
+    return {"type": "tool-delete", "toolCallId": call_id, "input": {"city": city}, **(more or decided)}
+
+
+def restart(city: str, approved: bool, **ref: str) -> dict[str, Any]:
+    request = {"name": "delete", **ref, "input": {"city": city}}
+    return {"toolRequest": request, "metadata": {"resumed": {"approved": approved}}}
+
+
+@pytest.mark.parametrize("build", [messages_input, stateless_agent_input])
+async def test_calls_that_only_their_order_tells_apart_get_refs_of_our_own(build: Any) -> None:
+    given = build(turn(user("one"), assistant(STEP, own("genkit-1", "Rome", True), own("genkit-2", "Paris", False))))
+    assert given.data["resume"]["restart"] == [
+        restart("Rome", True, ref="genkit-1"),
+        restart("Paris", False, ref="genkit-2"),
+    ]
+    messages = given.data.get("messages") or given.init["state"]["messages"]
+    assert [part["toolRequest"].get("ref") for part in messages[-1]["content"]] == ["genkit-1", "genkit-2"]
+
+
+async def test_a_call_that_its_name_tells_apart_gets_no_ref() -> None:
+    other = call("genkit-2", "output-available", output=4)
+    given = messages_input(
+        turn(user("one"), assistant(STEP, own("genkit-1", "Rome", True), other), pending_calls=frozenset())
+    )
+    assert given.data["resume"] == {"restart": [restart("Rome", True)]}
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (own("genkit-1", "Rome", True), own("genkit-2", "Rome", False)),
+        (own("genkit-1", "Rome", True), own("genkit-2", "Paris", True)),
+        (own("genkit-1", "Rome", state="output-available", output="gone"), own("genkit-2", "Paris", True)),
+    ],
+)
+async def test_an_agent_with_a_store_is_not_given_answers_that_it_would_confuse(
+    calls: tuple[dict[str, Any], ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(
+        PublicError, match=r"^This agent cannot tell your answers to one tool apart\. Ask for one thing"
+    ):
+        agent_input(turn(user("one"), assistant(STEP, *calls), pending_calls=frozenset()))
+    assert "several calls of delete have no ref" in caplog.text
+
+
+async def test_an_agent_with_a_store_is_given_equal_answers() -> None:
+    alike = [own("genkit-1", "Rome", True), own("genkit-2", "Rome", True)]
+    assert agent_input(turn(user("one"), assistant(STEP, *alike))).data["resume"] == {
+        "restart": [restart("Rome", True), restart("Rome", True)]
+    }
+
+
+@pytest.mark.parametrize("output", [None, False, 0, ""])
+@pytest.mark.parametrize("build", [agent_input, stateless_agent_input, messages_input])
+async def test_a_pending_output_that_javascript_would_ignore_is_a_response_too(build: Any, output: Any) -> None:
+    asked = turn(
+        user("one"),
+        assistant(STEP, own("r1", "Rome", True), call("r2", "output-available", output=output)),
+        pending_calls=frozenset(),
+    )
+    assert build(asked).data["resume"] == {
+        "respond": [{"toolResponse": {"name": "weather", "ref": "r2", "output": output}}],
+        "restart": [restart("Rome", True, ref="r1")],
+    }
+
+
+@pytest.mark.parametrize("output", ["cold", {}, [], 1])
+async def test_any_other_pending_output_is_known_to_genkit(output: Any) -> None:
+    step = [own("r1", "Rome", True), call("r2", "output-available", output=output)]
+    asked = turn(user("one"), assistant(STEP, *step), pending_calls=frozenset())
+    assert agent_input(asked).data["resume"] == {"restart": [restart("Rome", True, ref="r1")]}

@@ -87,6 +87,28 @@ async def test_a_flow_may_stream_strings_or_nothing(flow: Any, parts: list[Any])
     assert await say(flow, "hi") == parts
 
 
+@pytest.mark.parametrize(
+    ("flow", "text"),
+    [(scripted.chat_flow, "Hello"), (scripted.strict, "You said: hello"), (scripted.about, "hello, short")],
+)
+async def test_the_schema_of_a_flow_decides_what_it_gets(flow: Any, text: str) -> None:
+    earlier = [user("one"), assistant({"type": "text", "text": "Two."})]
+    said = await answer(GenkitChatTransport(flow), ask(*earlier, user("hello", message_id="u2")))
+    assert shown(said) == [STEP, ("text", text)]
+
+
+PICTURE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA"}
+
+
+async def test_files_that_a_template_cannot_hold_are_refused() -> None:
+    with pytest.raises(StreamFailed, match=r"^This agent accepts no files\. Send the message without them\.$"):
+        await answer(GenkitChatTransport(scripted.template), ask(user("hello", PICTURE)))
+    assert shown(await answer(GenkitChatTransport(scripted.prompt), ask(user("hello", PICTURE)))) == [
+        STEP,
+        ("text", "Hello"),
+    ]
+
+
 async def test_a_mapper_shows_chunks_of_another_kind() -> None:
     def mapper(chunk: Any) -> list[p.Part]:
         return [p.Data("status", chunk["status"])]

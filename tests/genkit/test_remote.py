@@ -21,6 +21,7 @@ from usechat.genkit.inputs import FlowInput
 from usechat.genkit.remote import RemoteFlow
 from usechat.genkit.transport import PASSED_ON
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowResult
+from usechat.protocol.request import ChatRequest
 from usechat.turn import Turn
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -313,6 +314,35 @@ async def test_an_encoding_that_is_false_is_an_error_of_the_server(
     with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
         await say(GenkitChatTransport(url(served, name)))
     assert f"the response of {url(served, name)} cannot be decoded" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("build_input", "got"),
+    [(None, "an object with message, conversationHistory"), (text_input, "a text")],
+)
+async def test_a_flow_that_has_only_failed_may_take_another_input(
+    build_input: Any, got: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """JavaScript reports an input of another schema as an internal error."""
+    answers = iter(
+        ['error: {"error":{"status":"INTERNAL"}}', 'data: {"result":"Hi"}', 'data: {"error":{"status":"INTERNAL"}}']
+    )
+
+    async def flow(_request: Request) -> Response:
+        return Response(f"{next(answers)}\n\n")
+
+    with serving({"": Starlette(routes=[Route("/flow", flow, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/flow"
+        transport = GenkitChatTransport(address, build_input=build_input)
+        first, second, third = (ChatRequest.parse({"id": chat, "messages": [user("hi")]}) for chat in ("1", "2", "3"))
+        with pytest.raises(StreamFailed):
+            await answer(transport, first)
+        assert f"{address} has only failed so far. It got {got}. If it takes something else, name its" in caplog.text
+        caplog.clear()
+        assert text_of(await answer(transport, second)) == "Hi"
+        with pytest.raises(StreamFailed):
+            await answer(transport, third)
+    assert "name its input" not in caplog.text
 
 
 # Errors of the server that are meant for people

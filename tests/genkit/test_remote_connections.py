@@ -84,6 +84,23 @@ async def test_a_flow_that_has_moved_is_not_followed_and_the_log_says_where_it_i
     assert "HTTP 307: the flow has moved to /elsewhere; give that address" in caplog.text
 
 
+async def test_a_server_that_does_not_speak_http_is_in_the_log_with_its_address_and_first_bytes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.org ESMTP\r\n\r\n")
+        await writer.drain()
+        await _reader.read(100_000)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/flow"
+        with pytest.raises(StreamFailed, match="broke before the answer was complete"):
+            await answer(GenkitChatTransport(address), asked(user("hi")))
+    assert f"the connection to {address} broke: " in caplog.text
+    assert "220 mail.example.org" in caplog.text
+
+
 # Encryption
 
 

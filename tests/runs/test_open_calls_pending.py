@@ -224,6 +224,12 @@ async def test_an_approval_asked_again_is_about_the_call_as_it_was_made() -> Non
     assert left == (OpenCall("t1", "ask", ASK.input_digest, "a2"),)
 
 
+async def test_an_approval_that_was_answered_and_is_asked_again_can_be_answered_again() -> None:
+    message = continued("approval-responded", approval={"id": "a1", "approved": True})
+    _, left = await answered(parts.ApprovalRequest("a2", "t1"), continues=message)
+    assert left == (OpenCall("t1", "ask", ASK.input_digest, "a2"),)
+
+
 def test_a_number_that_no_page_can_hold_has_the_digest_of_the_one_it_sends_back() -> None:
     assert input_digest({"id": 1234567890123456789}) == input_digest({"id": 1234567890123456800})
     assert input_digest({"id": 2**53 - 1}) != input_digest({"id": 2**53 - 2})

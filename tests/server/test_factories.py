@@ -1,6 +1,9 @@
 """A function without arguments makes what answers: once, when the server starts."""
 
 import contextlib
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -91,3 +94,45 @@ def test_the_command_serves_a_factory(tmp_path: Path) -> None:
         served.process.terminate()
         served.process.wait(60)
     assert served.written.count("opened") == served.written.count("closed") == 1
+
+
+def test_a_factory_that_fails_at_the_start_is_told_by_the_place_in_its_own_code(tmp_path: Path) -> None:
+    (tmp_path / "my_app.py").write_text(
+        "def make_agent():\n    return find_key()\n\n\ndef find_key():\n    raise ValueError('There is no key.')\n",
+        encoding="utf-8",
+    )
+    program = "import sys; from usechat.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "serve", "my_app:make_agent", "--port", "0"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    places = re.findall(r'File "(.*)", line (\d+), in (.*)', ended.stderr)
+    file = str(tmp_path / "my_app.py")
+    assert places == [(file, "2", "make_agent"), (file, "6", "find_key")]
+    assert "ValueError: There is no key.\nERROR:    Application startup failed." in ended.stderr
+
+
+async def failed_start(app: ChatApp) -> str:
+    """Start an app as a server does, and return why it fails."""
+    told: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    with contextlib.suppress(Exception):
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+    (message,) = told
+    assert message["type"] == "lifespan.startup.failed"
+    return str(message["message"])
+
+
+async def test_an_agent_that_cannot_answer_is_told_by_a_sentence() -> None:
+    assert await failed_start(ChatApp(lambda: 4)) == await sentence_of(lambda: 4)
+
+
+async def sentence_of(factory: Callable[[], Any]) -> str:
+    with pytest.raises(CannotAnswer) as raised:
+        await FactorySource(factory).open()
+    return str(raised.value)

@@ -269,8 +269,8 @@ class GenkitAdapter:
 
     def _last_message(self, outcome: Outcome) -> Iterator[parts.Part]:
         """Yield what was not streamed of the last message, and the outcome of the requests at its end."""
-        had_text = self._has_text
         requests = [part for part in outcome.content if isinstance(part.get("toolRequest"), Mapping)]
+        had_text = self._has_text or self._calls.is_interrupted_again(requests)
         for part in self._content.not_streamed(part for part in outcome.content if part not in requests):
             if not had_text or not part.keys() & {"text", "reasoning"}:
                 yield from self._content.part(part)

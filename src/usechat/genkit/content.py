@@ -100,7 +100,7 @@ class ContentReader:
         restated = []
         for part in fresh:
             self._streamed.add(part)
-            if _is_restated(part):
+            if self._is_restated(part):
                 restated.append(part)
             else:
                 yield from self.part(part)
@@ -125,7 +125,7 @@ class ContentReader:
             case "toolRequest", Mapping():
                 yield from self._request(value, part)
             case "toolResponse", Mapping():
-                yield from self._response(value, is_partial=_metadata(part).get("partial") is True)
+                yield from self._response(value, _metadata(part))
             case "media", Mapping() if isinstance(value.get("url"), str):
                 yield parts.File(value["url"], _media_type(value))
             case (("data" | "resource" | "custom"), _):
@@ -135,18 +135,34 @@ class ContentReader:
                 self.has_unknown = True
 
     def restate(self, requests: Sequence[JsonObject]) -> Iterator[parts.Part]:
-        """Yield the outcome of requests that Genkit sends once more: some have an output, some are interrupted."""
-        calls = self._calls.restated([part["toolRequest"] for part in requests])
+        """Yield the outcome of requests that Genkit sends once more: some have an output, some are interrupted.
+
+        Beside an interrupted one, all others have run. JavaScript omits the output of a tool that returned nothing.
+        """
+        calls = self._calls.restated(requests)
+        has_interrupt = any("interrupt" in _metadata(part) for part in requests)
         for part, call in zip(requests, calls, strict=True):
             metadata = _metadata(part)
             if not call.complete:
                 yield from self._call(call, part)
-            if "pendingOutput" in metadata and not call.answered:
+            if "interrupt" in metadata:
+                yield from self._interrupted(call, part)
+            elif not call.answered and (has_interrupt or "pendingOutput" in metadata):
                 call.answered = True
-                yield parts.ToolResult(call.id, metadata["pendingOutput"])
-            elif "interrupt" in metadata and self._approvals and not call.asked:
-                call.asked = True
-                yield parts.ApprovalRequest(self._calls.new_id(), call.id, _reason(metadata["interrupt"]))
+                yield parts.ToolResult(call.id, metadata.get("pendingOutput"))
+
+    def _interrupted(self, call: ToolRequest, part: JsonObject) -> Iterator[parts.Part]:
+        if call.has_progress:  # it would become the tool's output
+            call.has_progress = False
+            yield parts.ToolCall(call.id, call.name, call.input or {}, retracts_output=True)
+        if self._approvals and not call.asked:
+            call.asked = True
+            yield parts.ApprovalRequest(self._calls.new_id(), call.id, _reason(_metadata(part)["interrupt"]))
+
+    def _is_restated(self, part: JsonObject) -> bool:
+        """Tell whether a part reports the outcome of a request. Agents of JavaScript stream them in a tool message."""
+        is_outcome = self._role == "tool" or bool(_metadata(part).keys() & _OUTCOMES)
+        return isinstance(part.get("toolRequest"), Mapping) and is_outcome
 
     def _start_message(self, chunk: JsonObject, content: Iterable[JsonObject]) -> Iterator[parts.Part]:
         """Start a step where another model message starts: after tool messages, or at another index."""
@@ -183,8 +199,9 @@ class ContentReader:
         call.input = value
         yield parts.ToolCall(call.id, call.name, {} if value is None else value, provider_metadata=metadata)
 
-    def _response(self, response: JsonObject, *, is_partial: bool) -> Iterator[parts.Part]:
-        call = self._calls.progress(response) if is_partial else self._calls.response(response)
+    def _response(self, response: JsonObject, metadata: JsonObject) -> Iterator[parts.Part]:
+        is_partial, is_pending = metadata.get("partial") is True, metadata.get("source") == "pending"
+        call = self._calls.progress(response) if is_partial else self._calls.response(response, is_pending=is_pending)
         if call is None:
             return
         if call.id in self._denied:
@@ -196,6 +213,7 @@ class ContentReader:
         marks = _BY_ORDER if call.by_order else None
         yield parts.ToolResult(call.id, output, is_partial, tool_name=call.name, tool_metadata=marks)
         if is_partial:
+            call.has_progress = True
             return
         for part in content if isinstance(content, list) else ():
             if isinstance(part, Mapping) and "media" in part:
@@ -205,11 +223,6 @@ class ContentReader:
 def _metadata(part: JsonObject) -> JsonObject:
     metadata = part.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
-
-
-def _is_restated(part: JsonObject) -> bool:
-    """Return whether a part reports the outcome of a request. JavaScript agents stream such parts."""
-    return isinstance(part.get("toolRequest"), Mapping) and bool(_metadata(part).keys() & _OUTCOMES)
 
 
 def _reason(interrupt: Any) -> str | None:

@@ -13,6 +13,7 @@ from usechat.genkit.wire import STATUS_NAMES, FlowFailure, failure_of
 __all__ = [
     "BLOCKED",
     "CANNOT_RESUME",
+    "CANNOT_TELL_APART",
     "ERROR_PAGE",
     "FIRST_BYTES",
     "INCOMPLETE",
@@ -22,6 +23,7 @@ __all__ = [
     "TOOL_FAILED",
     "TOO_FAST",
     "UNREACHABLE",
+    "cannot_tell_apart",
     "describe",
     "error_page",
     "not_genkit",
@@ -40,6 +42,7 @@ BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other 
 TOOL_FAILED: Final = "This tool failed, so the answer was stopped."
 TOO_FAST: Final = "The agent sent data faster than it can be forwarded. Ask for a shorter answer."
 CANNOT_RESUME: Final = "This agent cannot continue with a tool's output. Write the output in a message."
+CANNOT_TELL_APART: Final = "This agent cannot tell your answers to one tool apart. Ask for one thing at a time."
 NO_FILES: Final = "This agent accepts no files. Send the message without them."
 
 _DEFAULT_SENTENCE: Final = "The agent failed while it answered. Try again."
@@ -155,6 +158,16 @@ def error_page(
     else:
         failure = FlowFailure(reported.status, f"HTTP {code}: {reported.message}", reported.details)
     return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
+
+
+def cannot_tell_apart(tool: str) -> PublicError:
+    """Return the error for answers that the agent would confuse, because their calls have no ``ref``."""
+    _logger.warning(
+        "several calls of %s have no ref, so a Genkit agent cannot tell their answers apart; use a model plugin that"
+        " sets refs, or set them in a middleware of the model",
+        tool,
+    )
+    return PublicError(CANNOT_TELL_APART)
 
 
 def unreachable(url: str, error: Exception) -> PublicError:

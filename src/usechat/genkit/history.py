@@ -1,16 +1,26 @@
 """The page's messages as Genkit's: roles ``user``, ``model`` and ``tool``, each with content parts."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from usechat.genkit.approvals import Approval, MapApproval, Respond, Restart, resume_with
 from usechat.genkit.tool_requests import OWN_ID, ToolRequest
+from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.states import ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL, is_settled
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 from usechat.turn import Turn
 
-__all__ = ["Resume", "genkit_messages", "known_calls", "resume_of", "text_of_message", "user_content"]
+__all__ = [
+    "Resume",
+    "genkit_messages",
+    "known_calls",
+    "resume_of",
+    "resumed_history",
+    "text_of_message",
+    "user_content",
+]
 
 Wire: TypeAlias = dict[str, Any]
 """An object of Genkit's JSON."""
@@ -43,36 +53,107 @@ def genkit_messages(messages: Iterable[UIMessage], *, answered: Container[str] =
 
 
 class Resume(NamedTuple):
-    """The answers to interrupted calls: Genkit's ``resume``, and the ids of those calls."""
+    """The answers to interrupted calls: Genkit's ``resume``, and the ids of those calls.
+
+    ``confused`` is a tool whose calls Genkit would confuse: it finds a call by its name and ``ref``, so calls of one
+    name without a ``ref`` all get the first answer (``@genkit-ai/ai`` 1.42.0, ``genkit`` 0.12.0, Go 1.12).
+    """
 
     wire: dict[str, list[Wire]]
     call_ids: frozenset[str]
     denied: frozenset[str]
+    confused: str | None
 
 
 def resume_of(turn: Turn, map_approval: MapApproval | None = None) -> Resume | None:
     """Return the answers of a turn that continues a message: tool outputs of the page, approved and denied calls."""
+    return _resume_of(turn, turn.request.continues, map_approval)
+
+
+def resumed_history(turn: Turn, map_approval: MapApproval | None = None) -> tuple[list[Wire], Resume] | None:
+    """Return the history and the answers of a turn that continues a message, for servers that get the whole history.
+
+    Calls that only their order tells apart get refs, in both.
+    """
+    if turn.request.continues is None:
+        return None
+    last = _told_apart(turn.request.continues)
+    resume = _resume_of(turn, last, map_approval)
+    return None if resume is None else (genkit_messages([*turn.messages[:-1], last], answered=resume.call_ids), resume)
+
+
+def _resume_of(turn: Turn, message: UIMessage | None, map_approval: MapApproval | None) -> Resume | None:
     outputs = {output.tool_call_id for output in turn.tool_outputs}
-    outputs &= {part.get("toolCallId") for part in _last_step(turn.request.continues)}
+    outputs &= {part.get("toolCallId") for part in _steps(message)[-1]}
     approvals = {answer.tool_call_id: answer for answer in turn.approvals}
-    respond, restart, call_ids = [], [], set()
-    for part in filter(_is_tool, _parts(turn.request.continues)):
+    wire: dict[str, list[Wire]] = {"respond": [], "restart": []}
+    call_ids: set[str] = set()
+    for part in filter(_is_tool, _parts(message)):
         if answer := approvals.get(part["toolCallId"]):
-            request = _request(part)
-            approval = Approval(request["name"], request["input"], answer.approved, answer.reason)
-            match resume_with(approval, map_approval):
-                case Restart(resumed):
-                    restart.append({"toolRequest": request, "metadata": {"resumed": resumed}})
-                case Respond(output):
-                    respond.append(_response(part, output))
+            kind, resumed = _decided(part, answer, map_approval)
+            wire[kind].append(resumed)
         elif part["toolCallId"] in outputs:
-            respond.append(_response(part, _output_of(part)))
+            wire["respond"].append(_response(part, _output_of(part)))
         else:
             continue
         call_ids.add(part["toolCallId"])
-    wire = {key: value for key, value in (("respond", respond), ("restart", restart)) if value}
+    if not call_ids:
+        return None
+    step = next(step for step in reversed(_steps(message)) if any(part.get("toolCallId") in call_ids for part in step))
+    wire["respond"] += [_response(part, part.get("output")) for part in step if _is_lost(part, call_ids)]
+    confused = _confused(step, wire)
     denied = frozenset(str(answer.tool_call_id) for answer in turn.approvals if not answer.approved)
-    return Resume(wire, frozenset(call_ids), denied) if wire else None
+    return Resume({kind: answers for kind, answers in wire.items() if answers}, frozenset(call_ids), denied, confused)
+
+
+def _decided(part: Mapping[str, Any], answer: ApprovalAnswer, map_approval: MapApproval | None) -> tuple[str, Wire]:
+    """Return what resumes a call after a person's answer, and whether it is a response or a restart."""
+    request = _request(part)
+    approval = Approval(request["name"], request["input"], answer.approved, answer.reason)
+    match resume_with(approval, map_approval):
+        case Restart(resumed):
+            return "restart", {"toolRequest": request, "metadata": {"resumed": resumed}}
+        case Respond(output):
+            return "respond", _response(part, output)
+
+
+def _is_lost(part: Mapping[str, Any], answered: Container[str]) -> bool:
+    """Tell whether a pending output must be sent as a response, too: JavaScript ignores ``null``, ``false``, 0, ""."""
+    is_pending = (
+        _is_tool(part) and part.get("state") == ToolState.OUTPUT_AVAILABLE and part["toolCallId"] not in answered
+    )
+    return is_pending and not part.get("output") and not isinstance(part.get("output"), list | dict)
+
+
+def _told_apart(message: UIMessage) -> UIMessage:
+    """Return a message in which calls of one step have refs of our own, if several of one name have none."""
+    refs = {part["toolCallId"]: part["toolCallId"] for step in _steps(message) for part in _same_calls(step)}
+    return cast("UIMessage", {**message, "parts": [_with_ref(part, refs) for part in _parts(message)]})
+
+
+def _same_calls(step: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the calls of a step without a ``ref`` whose name others of them have, too."""
+    calls = [part for part in step if _is_tool(part) and _ref_of(part) is None]
+    names = Counter(_name_and_ref(part)["name"] for part in calls)
+    return [part for part in calls if names[_name_and_ref(part)["name"]] > 1]
+
+
+def _confused(step: list[Mapping[str, Any]], wire: Mapping[str, list[Wire]]) -> str | None:
+    """Return the name of calls that would get each other's answers."""
+    for call in _same_calls(step):
+        request = _request(call)
+        responses = [each for each in wire["respond"] if _is_of(each["toolResponse"], request)]
+        restarts = [each for each in wire["restart"] if _is_of(each["toolRequest"], request)]
+        answers = [*responses, *restarts]
+        is_other_restarted = any(each["toolRequest"]["input"] != request["input"] for each in restarts)
+        if is_other_restarted or any(each != answers[0] for each in answers):
+            return str(request["name"])
+    return None
+
+
+def _is_of(answer: Wire, request: Wire) -> bool:
+    """Tell whether Genkit takes an answer as one to this request."""
+    return bool(answer["name"] == request["name"] and answer.get("ref") == request.get("ref"))
 
 
 def known_calls(turn: Turn) -> list[ToolRequest]:
@@ -93,12 +174,7 @@ def known_calls(turn: Turn) -> list[ToolRequest]:
 
 def _model_messages(message: UIMessage, answered: Container[str]) -> Iterator[Wire]:
     """Yield the messages of each step: the model's, then that of its tools."""
-    steps: list[list[Mapping[str, Any]]] = [[]]
-    for part in _parts(message):
-        if part["type"] == "step-start":
-            steps.append([])
-        steps[-1].append(part)
-    for step in steps:
+    for step in _steps(message):
         pending = any(part.get("toolCallId") in answered for part in step)
         model: list[Wire] = []
         tools: list[Wire] = []
@@ -180,10 +256,14 @@ def _is_tool(part: Mapping[str, Any]) -> bool:
     return is_call and isinstance(part.get("toolCallId"), str) and part["type"] != f"tool-{APPROVAL_TOOL}"
 
 
-def _last_step(message: UIMessage | None) -> list[Mapping[str, Any]]:
-    parts = _parts(message)
-    starts = [index for index, part in enumerate(parts) if part["type"] == "step-start"]
-    return parts[starts[-1] :] if starts else parts
+def _steps(message: UIMessage | None) -> list[list[Mapping[str, Any]]]:
+    """Return the parts of a message by its steps; there is at least one."""
+    steps: list[list[Mapping[str, Any]]] = [[]]
+    for part in _parts(message):
+        if part["type"] == "step-start":
+            steps.append([])
+        steps[-1].append(part)
+    return steps
 
 
 def _parts(message: UIMessage | None) -> list[Mapping[str, Any]]:

@@ -12,8 +12,8 @@ import msgspec
 
 from usechat.errors import PublicError
 from usechat.genkit.approvals import MapApproval
-from usechat.genkit.errors import CANNOT_RESUME, NO_FILES
-from usechat.genkit.history import genkit_messages, resume_of, text_of_message, user_content
+from usechat.genkit.errors import CANNOT_RESUME, NO_FILES, cannot_tell_apart
+from usechat.genkit.history import genkit_messages, resume_of, resumed_history, text_of_message, user_content
 from usechat.input_mapping import mapped_values, require_sources
 from usechat.protocol.ui_messages import UIMessage
 from usechat.turn import Turn
@@ -106,8 +106,8 @@ def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> Fl
     ...     client.ask("Hello").text
     "{'messages': [{'role': 'user', 'content': [{'text': 'Hello'}]}]}"
     """
-    if resume := resume_of(turn, map_approval):
-        messages = genkit_messages(turn.messages, answered=resume.call_ids)
+    if resumed := resumed_history(turn, map_approval):
+        messages, resume = resumed
         return FlowInput({"messages": messages, "resume": resume.wire})
     return FlowInput({"messages": genkit_messages(turn.messages)})
 
@@ -118,6 +118,8 @@ def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowI
     A regenerated or edited message continues from the snapshot of the previous answer. ``map_approval`` says how an
     approved or denied call is resumed, as in :class:`GenkitChatTransport`.
 
+    Raises :class:`~usechat.errors.PublicError` if calls of one tool without a ``ref`` have different answers.
+
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(lambda turn: str(agent_input(turn).data)) as client:
     ...     client.ask("Hello").text
@@ -126,7 +128,12 @@ def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowI
     init = {"sessionId": session_id(turn)}
     if turn.request.trigger == "regenerate-message" or (turn.request.message_id and not turn.request.continues):
         init |= _snapshot_before(turn)
-    return FlowInput(_agent_data(turn, map_approval), init)
+    resume = resume_of(turn, map_approval)
+    if resume is None:
+        return FlowInput(_message(turn), init)
+    if resume.confused is not None:
+        raise cannot_tell_apart(resume.confused)
+    return FlowInput({"resume": resume.wire}, init)
 
 
 def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
@@ -139,13 +146,13 @@ def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None
     ...     client.ask("Hello").text
     "['messages', 'sessionId']"
     """
-    if resume := resume_of(turn, map_approval):
-        messages = genkit_messages(turn.messages, answered=resume.call_ids)
+    data: dict[str, Any]
+    if resumed := resumed_history(turn, map_approval):
+        messages, data = resumed[0], {"resume": resumed[1].wire}
     else:
         last = turn.request.last_user_message
-        messages = genkit_messages(message for message in turn.messages if message is not last)
-    state = {"sessionId": session_id(turn), "messages": messages}
-    return FlowInput(_agent_data(turn, map_approval), {"state": state})
+        messages, data = genkit_messages(message for message in turn.messages if message is not last), _message(turn)
+    return FlowInput(data, {"state": {"sessionId": session_id(turn), "messages": messages}})
 
 
 def mapped_input(mapping: Mapping[str, str]) -> InputBuilder:
@@ -195,9 +202,7 @@ def session_id(turn: Turn) -> str:
     return str(uuid.uuid5(namespace, turn.chat_id))
 
 
-def _agent_data(turn: Turn, map_approval: MapApproval | None) -> dict[str, Any]:
-    if resume := resume_of(turn, map_approval):
-        return {"resume": resume.wire}
+def _message(turn: Turn) -> dict[str, Any]:
     return {"message": {"role": "user", "content": user_content(turn.request.last_user_message)}}
 
 

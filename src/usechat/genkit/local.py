@@ -30,8 +30,8 @@ from typing import Any, Final, TypeAlias
 
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
 from usechat.genkit.approvals import MapApproval
-from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
-from usechat.genkit.history import genkit_messages, resume_of
+from usechat.genkit.errors import NO_FILES, SENTENCES, TOO_FAST, describe
+from usechat.genkit.history import genkit_messages, resumed_history
 from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
@@ -154,7 +154,8 @@ def local_flow(flow: Any) -> "LocalAction | LocalPrompt":
     """Return the runner of a Genkit object; raise :class:`~usechat.errors.CannotAnswer` for any other object."""
     if not can_answer(flow):
         raise CannotAnswer(
-            f"{type(flow).__name__} is not a Genkit flow; give a URL, or a flow, prompt or agent of genkit"
+            f"an object of type {type(flow).__name__} is not a Genkit flow; give a URL, or a flow, prompt or agent of"
+            " genkit"
         )
     return LocalPrompt(flow) if isinstance(flow, genkit.ExecutablePrompt) else LocalAction(flow)
 
@@ -213,7 +214,9 @@ class LocalPrompt:
         messages = list(given.get("messages", ()))
         rendered = await self._prompt.render(flow_input.data)
         if messages and messages[-1]["role"] == "user" and any(each.role == "user" for each in rendered.messages):
-            messages.pop()  # the template has it
+            last = messages.pop()  # the template has its text
+            if any("media" in part for part in last["content"]):
+                raise PublicError(NO_FILES)
         options: dict[str, Any] = {"messages": [genkit.Message.model_validate(message) for message in messages]}
         for key in ("respond", "restart"):
             if key in given:
@@ -222,8 +225,8 @@ class LocalPrompt:
 
 
 def _prompt_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
-    if resume := resume_of(turn, map_approval):
-        messages = genkit_messages(turn.messages, answered=resume.call_ids)
+    if resumed := resumed_history(turn, map_approval):
+        messages, resume = resumed
         return FlowInput({"message": turn.text}, {"messages": messages, **resume.wire})
     return FlowInput({"message": turn.text}, {"messages": genkit_messages(turn.messages)})
 

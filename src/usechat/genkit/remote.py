@@ -14,7 +14,15 @@ from usechat.certificates import verification
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
 from usechat.genkit.approvals import MapApproval, respond_by_schema
 from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
-from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, history_input, messages_input
+from usechat.genkit.inputs import (
+    AsyncInputBuilder,
+    FlowInput,
+    InputBuilder,
+    agent_input,
+    history_input,
+    messages_input,
+    stateless_agent_input,
+)
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
 from usechat.turn import Turn, current_context
@@ -32,6 +40,10 @@ _PAUSES: Final = (0.2, 1.0, 3.0)
 _MAXIMUM_ERROR_BYTES: Final = 64 * 1024
 _SCHEMA_TIMEOUTS: Final = httpx2.Timeout(2.0, connect=_CONNECT_TIMEOUT)
 """The limits for the request of the schema."""
+_MAY_BE_INPUT: Final = ("INTERNAL", "INVALID_ARGUMENT")
+"""The statuses of a flow whose input has another schema; JavaScript reports it as an internal error (1.42.0)."""
+_RESUMING: Final = (messages_input, agent_input, stateless_agent_input)
+"""The inputs that hold the answers to interrupted tools."""
 
 
 class RemoteFlow:
@@ -66,6 +78,7 @@ class RemoteFlow:
         self._idle_timeout = idle_timeout
         self._show_public = show_public
         self._reflection = reflection
+        self._has_answered = False
         self._actions: Mapping[str, Any] | None = None
         self._found_input: InputBuilder = history_input
 
@@ -77,9 +90,9 @@ class RemoteFlow:
     async def _build_input(self, turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
         if self._actions is None and (actions := await self._list_actions()) is not None:
             self._actions, self._found_input = actions, self._find_input(actions)
-        if self._found_input is not messages_input:
+        if self._found_input not in _RESUMING:
             return self._found_input(turn)
-        return messages_input(turn, map_approval=respond_by_schema(_interrupts(self._actions or {}), map_approval))
+        return self._found_input(turn, map_approval=respond_by_schema(_interrupts(self._actions or {}), map_approval))
 
     async def _list_actions(self) -> Mapping[str, Any] | None:
         """Return what the reflection server lists; ``None`` if it does not answer.
@@ -103,8 +116,13 @@ class RemoteFlow:
         return f"{(self._reflection or '').rstrip('/')}/api/actions"
 
     def _find_input(self, actions: Mapping[str, Any]) -> InputBuilder:
-        """Return the builder for the flow's schema."""
+        """Return the builder for the flow's schema, or for the agent, which needs to know who keeps its state."""
         name = urlsplit(self._url).path.strip("/").rpartition("/")[2]
+        match actions.get(f"/agent/{name}"):
+            case {"metadata": {"agent": {"stateManagement": "server"}}}:
+                return agent_input
+            case {"metadata": {"agent": {"stateManagement": "client"}}}:
+                return stateless_agent_input
         action = actions.get(f"/flow/{name}")
         schema = action.get("inputSchema") if isinstance(action, dict) else None
         if not isinstance(schema, dict):
@@ -129,13 +147,25 @@ class RemoteFlow:
                 try:
                     async with aclosing(request.send(client)) as events:
                         async for event in events:
-                            if _is_failure(event):
-                                _advise_on_restarts(flow_input.data)
+                            self._advise(event, flow_input.data)
                             yield event
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                     raise self._unreachable(error) from error
                 if request.is_complete or request.stream_id is None:
                     return
+
+    def _advise(self, event: FlowEvent, data: Any) -> None:
+        """Log what may be wrong if a flow fails: servers report no more than an internal error."""
+        if _is_internal_failure(event):
+            _advise_on_restarts(data)
+        if isinstance(event, FlowFailure) and event.status in _MAY_BE_INPUT and not self._has_answered:
+            _logger.warning(
+                "%s has only failed so far. It got %s. If it takes something else, name its input: add #text, #history,"
+                " #messages, #agent or #stateless-agent to the address, or give --input or --reflection",
+                self._url,
+                _described(data),
+            )
+        self._has_answered = self._has_answered or not isinstance(event, FlowFailure)
 
     def _unreachable(self, error: httpx2.TransportError) -> PublicError:
         current_context().source_unreachable()
@@ -186,7 +216,7 @@ class _StreamRequest:
         except httpx2.DecodingError as error:
             raise unreadable(self._url, error) from error
         except httpx2.TransportError as error:
-            _logger.warning("the connection to Genkit broke: %s", str(error) or type(error).__name__)
+            _logger.warning("the connection to %s broke: %s", self._url, str(error) or type(error).__name__)
 
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[FlowEvent, None]:
         reader, received, first_bytes = StreamReader(), 0, b""
@@ -221,21 +251,30 @@ class _StreamRequest:
         return True
 
 
-def _is_failure(event: FlowEvent) -> bool:
+def _is_internal_failure(event: FlowEvent) -> bool:
     match event:
-        case FlowFailure() | FlowResult({"finishReason": "failed"}):
+        case FlowFailure("INTERNAL") | FlowResult({"finishReason": "failed", "error": {"status": "INTERNAL"}}):
             return True
     return False
 
 
+def _described(data: Any) -> str:
+    match data:
+        case str():
+            return "a text"
+        case Mapping():
+            return f"an object with {', '.join(data)}"
+    return "a list"
+
+
 def _advise_on_restarts(data: Any) -> None:
-    """Log what may be wrong if tools were restarted: the server reports no more than an internal error."""
+    """Log what may be wrong if tools were restarted."""
     match data:
         case {"resume": {"restart": [*calls]}}:
-            names = [call["toolRequest"]["name"] for call in calls]
+            names = sorted({call["toolRequest"]["name"] for call in calls})
             _logger.warning(
-                "Genkit failed after a restart of %s. A tool of JavaScript's defineInterrupt cannot be restarted: "
-                "name it with --respond-to (in code: map_approval=respond_to(%r))",
+                "Genkit failed after a restart of %s. If JavaScript's defineInterrupt made this tool, it cannot be"
+                " restarted: name it with --respond-to (in code: map_approval=respond_to(%r))",
                 ", ".join(names),
                 names,
             )

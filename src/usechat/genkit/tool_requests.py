@@ -14,6 +14,9 @@ import msgspec
 
 __all__ = ["OWN_ID", "ToolRequest", "ToolRequests"]
 
+_KNOWN: Final = 0
+"""The number of the message that the answer continues; the messages of the answer itself count from 1."""
+
 OWN_ID: Final = "genkit-"
 """The prefix of ids that we assign to requests without a ``ref``."""
 
@@ -22,14 +25,14 @@ class ToolRequest(msgspec.Struct):
     """A tool request: ``id`` is its id on the page, ``written`` is the JSON text of its input so far.
 
     ``echo``: the page knows its outcome, and Genkit may repeat it. ``asked``: a person was asked to approve it.
-    ``is_ref_late``: the ``ref`` became known after the page had got the call. ``by_order``: its response could belong
-    to another open call of the same name.
+    ``has_progress``: the page shows a preliminary output. ``is_ref_late``: the ``ref`` became known after the page had
+    got the call. ``by_order``: its response could belong to another open call of the same name.
     """
 
     id: str
     name: str
     ref: str | None = None
-    message: int = 0
+    message: int = _KNOWN
     complete: bool = False
     answered: bool = False
     echo: bool = False
@@ -37,6 +40,7 @@ class ToolRequest(msgspec.Struct):
     started: bool = False
     written: str = ""
     input: Any = None
+    has_progress: bool = False
     is_ref_late: bool = False
     by_order: bool = False
 
@@ -72,11 +76,15 @@ class ToolRequests:
                 return call
         return self._new(name, ref)
 
-    def response(self, response: Mapping[str, Any]) -> ToolRequest | None:
-        """Return the request of a response: a new one if there was none, ``None`` if the page has the response."""
+    def response(self, response: Mapping[str, Any], *, is_pending: bool = False) -> ToolRequest | None:
+        """Return the request of a response: a new one if there was none, ``None`` if the page has the response.
+
+        ``is_pending``: the tool ran before another one was interrupted, so the page has the response.
+        """
         name, ref = _name_and_ref(response)
-        call = _pick(name, ref, self.open)
-        if call is None and (echo := _pick(name, ref, [call for call in self._calls if call.echo])):
+        echo = _pick(name, ref, [call for call in self._calls if call.echo])
+        call = None if is_pending and echo else _pick(name, ref, self.open)
+        if call is None and echo is not None:
             echo.echo = False
             return None
         self._mark_parallel(call)
@@ -90,25 +98,55 @@ class ToolRequests:
         self._mark_parallel(call)
         return call
 
-    def restated(self, requests: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
-        """Return the requests that Genkit sends once more, together; new ones are added."""
+    def restated(self, parts: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
+        """Return the requests of content parts that Genkit sends once more, together; new ones are added."""
         found: list[ToolRequest] = []
-        for request in requests:
-            name, ref = _name_and_ref(request)
-            calls = [call for call in self._calls if call.name == name and call.message == self._message]
-            calls = [call for call in calls if not any(call is each for each in found)]
-            same = [call for call in calls if ref is None or call.ref == ref]
-            found.append(next(iter(same), None) or self._bind(calls, request) or self._new(name, ref))
+        for part in parts:
+            name, ref = _name_and_ref(part["toolRequest"])
+            call = self._find(part, found) or self._new(name, ref)
+            if call.ref is None and ref is not None:
+                call.ref, call.is_ref_late = ref, True
+            found.append(call)
         return found
 
-    def _bind(self, calls: list[ToolRequest], request: Mapping[str, Any]) -> ToolRequest | None:
-        """Give a late ``ref`` to the call without one that has the same input; the open ones come first."""
-        given = request.get("input") or {}
-        same = [call for call in calls if call.ref is None and (call.input or {}) == given]
-        call = next(iter(sorted(same, key=lambda each: each.answered)), None)
-        if call is not None:
-            call.ref, call.is_ref_late = _name_and_ref(request)[1], True
-        return call
+    def is_interrupted_again(self, parts: Iterable[Mapping[str, Any]]) -> bool:
+        """Tell whether restated requests are those of the message that the answer continues."""
+        found = [self._find(part) for part in parts]
+        return any(call is not None and call.message == _KNOWN for call in found)
+
+    def _restatable(self, *, is_interrupted: bool) -> list[ToolRequest]:
+        """Return the calls that a request may restate: an interrupted one is open, of others the answered come first.
+
+        A tool that was restarted may be interrupted again (Go, Python). So until the answer has a message of its own,
+        the calls of the message that it continues may be restated, too.
+        """
+        known = [call for call in self._calls if call.message == _KNOWN]
+        is_resumed = self._message == 1 and not all(call.answered for call in known)
+        current = [call for call in self._calls if call.message == self._message]
+        calls = [*_answered_first(current), *(_answered_first(known) if is_resumed else ())]
+        return [call for call in calls if not (is_interrupted and call.answered)]
+
+    def _find(self, part: Mapping[str, Any], found: Iterable[ToolRequest] = ()) -> ToolRequest | None:
+        """Return the call that a request restates, without those that were `found` before.
+
+        Its ref counts, or else its input, if that is complete: what a person approves must be what the page shows.
+        """
+        request, metadata = part["toolRequest"], part.get("metadata")
+        is_interrupted = isinstance(metadata, Mapping) and "interrupt" in metadata
+        name, ref = _name_and_ref(request)
+        calls = [call for call in self._restatable(is_interrupted=is_interrupted) if call.name == name]
+        calls = [call for call in calls if not any(call is each for each in found)]
+        unnamed = [call for call in calls if ref is None or call.ref is None]
+        candidates = [
+            *(call for call in calls if ref is not None and call.ref == ref and self._may_be(call, request)),
+            *(call for call in unnamed if call.complete and _has_input(call, request)),
+            *(call for call in unnamed if not call.complete),
+        ]
+        return next(iter(candidates), None)
+
+    def _may_be(self, call: ToolRequest, request: Mapping[str, Any]) -> bool:
+        """Tell whether a call with the ref of a request is the same: some plugins use the refs of one message again."""
+        return call.message == self._message or _has_input(call, request)
 
     def _mark_parallel(self, call: ToolRequest | None) -> None:
         """Mark the open calls of one name without a ``ref``, if one of them gets a response by its order alone.
@@ -127,8 +165,16 @@ class ToolRequests:
         return call
 
 
+def _answered_first(calls: list[ToolRequest]) -> list[ToolRequest]:
+    return sorted(calls, key=lambda call: not call.answered)
+
+
+def _has_input(call: ToolRequest, request: Mapping[str, Any]) -> bool:
+    return bool((call.input or {}) == (request.get("input") or {}))
+
+
 def _pick(name: str, ref: str | None, calls: list[ToolRequest]) -> ToolRequest | None:
-    by_ref = [call for call in reversed(calls) if ref is not None and call.ref == ref]
+    by_ref = [call for call in reversed(calls) if ref is not None and ref in (call.ref, call.id)]
     by_name = [call for call in calls if call.name == name and (ref is None or call.ref is None)]
     return next(iter([*by_ref, *by_name]), None)
 

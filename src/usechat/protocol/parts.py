@@ -190,8 +190,8 @@ class ToolCall(_Part, frozen=True):
 
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
     runs: such a call does not wait for the client, and fails without a result. ``tool_metadata`` and ``title`` are for
-    the page. ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker;
-    :mod:`usechat.parts` explains it.
+    the page. ``provider_metadata`` is kept with the part, by provider. ``retracts_output`` takes a preliminary result
+    back, because the call waits for the client after all. ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -202,6 +202,7 @@ class ToolCall(_Part, frozen=True):
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: Mapping[str, Any] | None = None
     title: str | None = None
+    retracts_output: bool = False
 
 
 class ToolInputError(_Part, frozen=True):

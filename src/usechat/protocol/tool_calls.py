@@ -373,6 +373,8 @@ class ToolCalls:
         return self._available(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _available(self, call: Call, part: parts.ToolCall) -> list[Chunk]:
+        if part.retracts_output and not call.approval_shown:  # `input-available` with an approval does not validate
+            call.interim = []
         if call.interim or chunks.ToolInputAvailableChunk not in TOOL_TRANSITIONS[call.state]:
             return []
         call.input = json_value(part.input)

@@ -425,7 +425,8 @@ class Run:
 
         An approval that the client answered was compared with the call that was made, so its call is known.
         """
-        if call.restored and call.approved is None:
+        is_answered = any(answer.tool_call_id == call.wire_id for answer in self._context.turn.approvals)
+        if call.restored and call.approved is None and not is_answered:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 

@@ -2,9 +2,12 @@
 
 import gc
 import logging
+import os
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
@@ -15,7 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from usechat.chats.history import HistoryFunction
 from usechat.chats.memory import MemoryChats
 from usechat.chats.store import ChatStore
-from usechat.errors import InvalidSetting, MissingDependency, RequestError, UnusableChats
+from usechat.errors import InvalidSetting, MissingDependency, RequestError, UnusableChats, UsechatError
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.runs.turns import TurnQueue
@@ -32,6 +35,7 @@ from usechat.server.websocket import ChatSockets
 __all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
 
 _logger: Final = logging.getLogger("usechat.server")
+_PACKAGE: Final = f"{Path(__file__).parent.parent}{os.sep}"
 
 MetricsPage: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -43,6 +47,7 @@ class EndpointsApp:
         self, endpoints: Endpoints, routes: Sequence[BaseRoute], *, drain: float, metrics: MetricsPage | None
     ) -> None:
         self._endpoints = endpoints
+        self._startup_error: Exception | None = None
         endpoints.drain = drain
         self._app = Starlette(
             routes=[
@@ -57,6 +62,7 @@ class EndpointsApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
         scope = _as_requested(scope)
+        send = self._with_reason(send) if scope["type"] == "lifespan" else send
         streams = collect_streams(scope)
         await self._app(scope, receive, send)
         while streams:
@@ -112,9 +118,23 @@ class EndpointsApp:
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         with rare_collections():
             self._endpoints.has_lifespan = True
-            await self._endpoints.start()
+            try:
+                await self._endpoints.start()
+            except Exception as error:
+                self._startup_error = error
+                raise
             yield
             await self.shut_down()
+
+    def _with_reason(self, send: Any) -> Any:
+        """Return a ``send`` that tells why the start failed without our own part of the traceback."""
+
+        async def send_with_reason(message: Any) -> None:
+            if message["type"] == "lifespan.startup.failed" and self._startup_error is not None:
+                message = {**message, "message": _reason_of(self._startup_error)}
+            await send(message)
+
+        return send_with_reason
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -130,6 +150,16 @@ class EndpointsApp:
         except Exception as error:  # whatever keeps the store away
             return PlainTextResponse(f"The run store cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why the start failed: the sentence of an error of ours, or the traceback below our own code."""
+    if isinstance(error, UsechatError):
+        return str(error)
+    told = traceback.TracebackException.from_exception(error)
+    last_own = max(index for index, frame in enumerate(told.stack) if frame.filename.startswith(_PACKAGE))
+    told.stack = traceback.StackSummary.from_list(told.stack[last_own + 1 :] or told.stack)
+    return "".join(told.format()).rstrip()
 
 
 def _as_requested(scope: Any) -> Any:

@@ -1,7 +1,7 @@
 // A Genkit server whose model follows a script, with the real packages `genkit` and `@genkit-ai/express`; all offline.
 //
 // stdout: one JSON line with the port. The last message names what the model does, as in tests/genkit/scripted.py.
-// GET /heard tells which tools started, which paths were left, and which headers came. The message "gated" waits before
+// GET /heard tells which tools started, what was deleted, which paths were left, and which headers came. The message "gated" waits before
 // each part, and in its tool, until POST /go lets it take one step.
 
 import { expressHandler } from "@genkit-ai/express";
@@ -12,7 +12,7 @@ import { logger } from "genkit/logging";
 logger.setLogLevel("error");
 console.error = () => {}; // failing is part of the script
 
-const heard = { started: [], left: [], headers: [] };
+const heard = { started: [], deleted: [], left: [], headers: [] };
 const ai = genkit({ model: "scripted" });
 const request = (name, city, extra = {}) => ({ toolRequest: { name, input: { city }, ...extra } });
 
@@ -36,6 +36,12 @@ const scripts = {
   weather: [[{ text: "Let me look." }, request("weather", "Rome"), request("weather", "Paris")], [{ text: "It is warm." }]],
   broken: [[{ text: "Let me look." }, request("broken", "Rome")]],
   delete: [[{ text: "May I?" }, request("delete", "Rome"), request("weather", "Oslo")], [{ text: "Thanks." }]],
+  twins: [[{ text: "May I?" }, request("delete", "Rome"), request("delete", "Paris")], [{ text: "OUTPUTS" }]],
+  beside: [
+    [{ text: "May I?" }, request("delete", "Rome"), request("nothing", "Oslo"), request("never", "Oslo")],
+    [{ text: "Thanks." }],
+  ],
+  relapse: [[{ text: "May I?" }, request("relapse", "Rome")], [{ text: "Thanks." }]],
   confirm: [[{ text: "May I?" }, request("confirm", "Rome")], [{ text: "Thanks." }]],
   wait: [[{ text: "Let me look." }, request("wait", "Rome")]],
   picture: [[{ media: { url: "data:image/png;base64,AAAA" } }, { data: { answer: 42 } }]],
@@ -45,7 +51,10 @@ ai.defineModel({ name: "scripted", supports: { tools: true, multiturn: true, med
   const said = asked.messages.filter(({ role }) => role === "user" || role === "tool");
   const last = said.findLastIndex(({ role }) => role === "user");
   const text = said[last].content.map((part) => part.text ?? "").join("");
-  const content = scripts[text][said.length - 1 - last];
+  const outputs = said.at(-1).content.map((part) => part.toolResponse?.output);
+  const content = scripts[text][said.length - 1 - last].map((part) =>
+    part.text === "OUTPUTS" ? { text: JSON.stringify(outputs.sort()) } : part,
+  );
   for (const part of content) {
     if (text === "gated") await gate();
     send?.({ content: [part] });
@@ -69,7 +78,14 @@ const tools = [
   }),
   tool("delete", async ({ city }, { resumed, interrupt }) => {
     if (!resumed) interrupt({ reason: "This cannot be undone." });
+    heard.deleted.push([city, resumed.approved]);
     return resumed.approved ? `${city} is gone` : `${city} is still there`;
+  }),
+  tool("nothing", async () => undefined),
+  tool("never", async () => false),
+  tool("relapse", async ({ city }, { resumed, interrupt }) => {
+    if (resumed) heard.deleted.push([city, resumed.approved]);
+    interrupt();
   }),
   ai.defineInterrupt({
     name: "confirm",

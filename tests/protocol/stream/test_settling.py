@@ -136,6 +136,30 @@ def test_a_request_takes_a_preliminary_result_back(dynamic: bool) -> None:
     ]
 
 
+@pytest.mark.parametrize("sdk", ["5", "6", "7"])
+def test_a_preliminary_result_that_is_retracted_leaves_a_call_that_waits(sdk: str) -> None:
+    stream = MessageStream(message_id="m1", sdk=sdk)
+    stream.send(p.ToolCall("c1", "delete", {"file": "a"}))
+    stream.send(p.ToolResult("c1", "half", preliminary=True))
+    assert stream.send(p.ToolCall("c1", "delete", {"file": "a"}, retracts_output=True)) == [
+        ToolInputAvailableChunk("c1", "delete", {"file": "a"})
+    ]
+    assert stream.settle() == []
+    assert [call.wire_id for call in stream.waiting_calls] == ["c1"]
+
+
+def test_a_preliminary_result_behind_an_approval_is_not_retracted() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    for part in (
+        p.ToolCall("c1", "delete", {}),
+        p.ApprovalRequest("a1", "c1"),
+        p.ApprovalResponse("a1", True),
+        p.ToolResult("c1", "half", preliminary=True),
+    ):
+        stream.send(part)
+    assert stream.send(p.ToolCall("c1", "delete", {}, retracts_output=True)) == []
+
+
 def test_a_stream_that_has_not_begun_begins() -> None:
     stream = MessageStream(message_id="m1", sdk="7")
     assert stream.settle() == [StartChunk("m1")]
