@@ -182,6 +182,15 @@ def test_a_tool_that_reports_progress_before_its_interrupt_waits_for_the_page(br
 # What JavaScript's defineInterrupt tells: the facts behind docs/decisions/0012
 
 
+@every_input
+def test_the_output_of_the_page_answers_a_tool_of_define_interrupt(browser: Browser, served: Served, name: str) -> None:
+    page = asked(browser, served, f"node-{name}-tool", "confirm")
+    (call,) = calls_of(good(page, 1))
+    assert (call["type"], call["state"]) == ("tool-confirm", "input-available")
+    page.call("addToolOutput", {"tool": "confirm", "toolCallId": call["toolCallId"], "output": {"confirmed": True}})
+    assert shown(good(page, 2))[2:] == [("tool-confirm", {"confirmed": True}), STEP, ("text", "Thanks.")]
+
+
 def stream(url: str, data: Any, **more: Any) -> list[str]:
     """Return the frames of an answer."""
     body = json.dumps({"data": data, **more}).encode()

@@ -186,6 +186,24 @@ def test_the_option_for_interrupts_decides_what_the_page_gets(
     assert "tool-input-available" in [frame["type"] for frame in frames]
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [([], "The agent did not accept this message."), (["--show-public-errors"], "Name a city.")],
+)
+def test_the_option_for_public_errors_decides_what_the_page_reads(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    async def refusing(_request: Request) -> Response:
+        return Response(json.dumps({"error": {"status": "INVALID_ARGUMENT", "message": "Name a city."}}), 400)
+
+    with serving({"": Starlette(routes=[Route("/ask", refusing, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/ask#text"
+        with serve_process(tmp_path, "--as", "genkit", address, *options) as served:
+            body = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE).text
+    (error,) = [json.loads(line[6:])["errorText"] for line in body.splitlines() if '"type":"error"' in line]
+    assert error.startswith(sentence)
+
+
 @pytest.mark.parametrize("arguments", [["http://127.0.0.1/f#text"], ["http://127.0.0.1/f", "--input", "a=text"]])
 def test_a_reflection_server_and_an_input_contradict_each_other(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
