@@ -50,9 +50,9 @@ def run(options: Namespace) -> int:
 
     registry_for(options.model)  # raises here what is wrong with the model, in one sentence
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
-    from usechat.demo.app import DESCRIPTION, SUGGESTIONS, TITLE
+    from usechat.demo.app import SUGGESTIONS, TITLE, describe
 
     as_served = argparse.ArgumentParser()
     serve.add_arguments(as_served)
     given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
-    return serve.serve(given, title=TITLE, description=DESCRIPTION, suggestions=SUGGESTIONS)
+    return serve.serve(given, title=TITLE, description=describe(options.model), suggestions=SUGGESTIONS)
