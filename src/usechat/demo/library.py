@@ -34,7 +34,7 @@ from usechat.demo.similar import KnownQuestions, stem
 from usechat.demo.spelling import Spelling
 from usechat.errors import LibraryMissing
 
-__all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "words_of"]
+__all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "telling_words_of", "words_of"]
 
 _UNREAD: Final = frozenset(
     {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "open-harness-tests.md", "specification.md"}
@@ -371,6 +371,11 @@ def _quoted(word: str) -> str:
 def words_of(question: str) -> list[str]:
     """Return the words of a question that mean something."""
     return [word for word in dict.fromkeys(_WORD.findall(question.lower())) if word not in _COMMON]
+
+
+def telling_words_of(question: str) -> list[str]:
+    """Return the words of a question that say what it is about."""
+    return [word for word in words_of(question) if word not in _EVERYDAY]
 
 
 @cache
