@@ -14,8 +14,9 @@ from usechat.errors import MissingDependency, PageMissing
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Serve a flow that answers questions about usechat from its own documentation, with the chat page. The demo works
-offline and without an API key: its agents follow a script, unless you name a real model with --model.
+Serve a tour of what a chat can show, and a flow that answers questions about usechat from its own documentation, with
+the chat page. The demo works offline and without an API key: its agents follow a script, unless you name a real model
+with --model.
 """
 _EPILOG: Final = """\
 exit code: 2 if the port is in use, the page is not built, or the model cannot be used; the error says which.
