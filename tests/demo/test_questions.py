@@ -5,9 +5,11 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
-from usechat.demo.app import SUGGESTIONS
+from usechat.demo.app import SUGGESTIONS, Guide
 from usechat.demo.library import library
+from usechat.demo.models import registry_for
 from usechat.demo.script import NOTHING_FOUND
+from usechat.runs.transport import RunChatTransport
 
 QUESTIONS = {
     "How does a page resume after a reload?": ("serving.md", "resume.md"),
@@ -139,6 +141,14 @@ async def test_a_greeting_is_returned(said: str, answer: str) -> None:
     message = await answered(user(said), chat=said)
     assert texts(message)[-1].startswith(answer)
     assert cited(message) == []
+
+
+async def test_a_model_that_is_named_answers_with_the_same_tools() -> None:
+    """The model `test` of pydantic-ai calls each tool that it is given, and then says what they returned."""
+    guide = RunChatTransport(Guide(registry_for("test"), pace=0), sdk="7")
+    message = await answered(user("How do I add a stop button?"), chat="model", by=guide)
+    assert sorted(tools(message)) == ["tool-calculate", "tool-search_docs", "tool-weather"]
+    assert "From [" not in texts(message)[-1], "the script would quote"
 
 
 async def test_the_calculator() -> None:
