@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.test_access import serious_findings
 from tests.server.process import ServeProcess, eventually, serve_process
+from usechat.demo.tour import STEPS
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +118,67 @@ def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: s
     expect(flow).not_to_contain_text("running")
 
 
-def test_the_tour_shows_a_tool_that_runs_in_the_browser(open_page: OpenPage, demo: ServeProcess) -> None:
-    page = open_page(f"{demo.url}/")
-    page.get_by_role("button", name="Show a tool that runs in my browser").click()
-    expect(page.get_by_text("Your browser says that it is")).to_be_visible()
+def card(page: Page, text: str) -> Locator:
+    """The suggestion of a page without messages, and not the chat of that name in the list."""
+    return page.get_by_role("log", name="Conversation").get_by_role("button", name=text)
+
+
+def end(page: Page, step: str) -> None:
+    """Do what a step of the tour waits for, and see its end."""
+    if "approval" in step:
+        page.get_by_role("button", name="Approve", exact=True).click()
+        expect(page.get_by_text("You approved")).to_be_visible()
+    if "stop" in step:
+        expect(page.get_by_text("1 2 3")).to_be_visible()
+        page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_text("The code:")).to_be_visible()
     wait_until_idle(page)
-    page.get_by_role("button", name="New chat").click()
-    page.get_by_role("button", name="Show a flow with two parallel nodes").click()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_of_the_tour_is_on_one_screen_and_its_link_opens_the_section(
+    open_page: OpenPage, demo: ServeProcess, step: str
+) -> None:
+    page = open_page(f"{demo.url}/")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    card(page, step).click()
+    end(page, step)
+    expect(page.get_by_label("You", exact=True)).to_be_in_viewport(ratio=1)
+    expect(page.get_by_label("Assistant")).to_be_in_viewport(ratio=1)
+    link = page.get_by_role("link", name="documentation")
+    name = str(link.get_attribute("href")).partition("#")[2]
+    with page.expect_popup() as popup:
+        link.click()
+    expect(popup.value).to_have_url(re.compile(rf"/docs/[\d.]+/.+\.html#{name}$"))
+    expect(popup.value.locator(f"[id='{name}']")).to_be_in_viewport()
+
+
+def test_the_browser_tells_its_time_as_often_as_it_is_asked(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    for times in (1, 2):
+        ask(page, "Show a tool that runs in my browser")
+        expect(page.get_by_text("Your browser says that it is")).to_have_count(times)
+        wait_until_idle(page)
+    expect(page.get_by_role("button", name="browser_time Done")).to_have_count(2)
+
+
+def test_the_last_step_continues_after_a_reload_until_it_is_stopped(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    card(page, "Show a stop and a resume").click()
+    expect(page.get_by_text("1 2 3 4 5")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15")).to_be_visible()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    wait_until_idle(page)
+    counted = page.get_by_label("Assistant").inner_text()
+    page.reload()
+    expect(page.get_by_label("Assistant")).to_have_text(counted, use_inner_text=True)
+    assert not counted.rstrip().endswith(" 120")
+
+
+def test_two_nodes_of_a_flow_are_drawn_side_by_side(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    card(page, "Show a flow with two parallel nodes").click()
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow).to_contain_text("party-planner complete")
     expect(flow.locator(".node.complete")).to_have_count(3)

@@ -8,7 +8,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from pydantic_ai.exceptions import UserError
 
 from tests.server.process import eventually, serve_process
 from usechat.cli import main
@@ -48,39 +47,49 @@ def test_without_a_build_there_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence"),
+    ("model", "sentence"),
     [
-        (UserError("Set the `OPENAI_API_KEY`\nenvironment variable"), "Set the `OPENAI_API_KEY` environment variable"),
-        (ImportError("Please install the `openai` package"), "Please install the `openai` package"),
+        ("openai:gpt-5", "Set the `OPENAI_API_KEY` environment variable"),
+        ("gpt-5", "Unknown model: gpt-5. Did you mean 'openai-chat:gpt-5'?"),
+        ("nonsense", "Unknown model: nonsense; give a name such as openai:gpt-5"),
     ],
-    ids=["a missing key", "a missing package"],
 )
-def test_what_a_model_needs_is_one_sentence(
-    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_wrong_with_a_model_is_one_sentence(
+    model: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def infer(_name: str) -> None:
-        raise error
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(["demo", "--model", model]) == 2
+    assert capsys.readouterr().err == f"usechat: --model {model}: {sentence}\n"
 
-    monkeypatch.setattr("usechat.demo.models.infer_model", infer)
+
+def test_a_package_that_a_model_needs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("pydantic_ai.") and "openai" in name]:
+        monkeypatch.delitem(sys.modules, name)
     assert main(["demo", "--model", "openai:gpt-5"]) == 2
-    assert capsys.readouterr().err == f"usechat: --model openai:gpt-5: {sentence}\n"
+    assert capsys.readouterr().err.startswith(
+        "usechat: --model openai:gpt-5: Please install the `openai` package to use the OpenAI provider"
+    )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--model", "nonsense"], "usechat: --model nonsense: Unknown model: nonsense; give a name such as"),
-        (["--port", "none"], "usechat demo: argument --port: 'none' is not a port: give a number up to 65535"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        code = main(["demo", *arguments])
-    except SystemExit as exited:  # of the parser
-        code = int(exited.code or 0)
-    assert code == 2
+def test_the_page_says_which_model_answers(tmp_path: Path) -> None:
+    with (
+        serve_process(tmp_path, "--model", "test", command="demo") as demo,
+        urllib.request.urlopen(demo.url, timeout=30) as page,
+    ):
+        said = page.read().decode()
+    assert "The answers are by test, the tour is a script." in said
+    assert "Offline" not in said
+
+
+def test_what_is_no_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["demo", "--port", "none"])
+    assert exited.value.code == 2
     error = capsys.readouterr().err
-    assert error.startswith(sentence)
+    assert error.startswith("usechat demo: argument --port: 'none' is not a port: give a number up to 65535")
     assert error.count("\n") == 1
 
 

@@ -31,12 +31,12 @@ def user(text: str, number: int = 1) -> dict[str, Any]:
     return {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
 
 
-async def answered(*messages: dict[str, Any], chat: str) -> dict[str, Any]:
+async def answered(*messages: dict[str, Any], chat: str, by: RunChatTransport | None = None) -> dict[str, Any]:
     """Send the messages of a chat and return the message that the answer makes."""
     request = ChatRequest.parse(json.dumps({"id": chat, "messages": messages}).encode())
     last = messages[-1] if messages[-1]["role"] == "assistant" else None
     builder = MessageBuilder(sdk="7", message=cast("UIMessage | None", last))
-    async for chunk in await guide().send_messages(request):
+    async for chunk in await (by or guide()).send_messages(request):
         builder.receive(chunk)
     return cast("dict[str, Any]", builder.message)
 

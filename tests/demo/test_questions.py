@@ -5,8 +5,11 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
+from usechat.demo.app import SUGGESTIONS, Guide
 from usechat.demo.library import library
+from usechat.demo.models import registry_for
 from usechat.demo.script import NOTHING_FOUND
+from usechat.runs.transport import RunChatTransport
 
 QUESTIONS = {
     "How does a page resume after a reload?": ("serving.md", "resume.md"),
@@ -95,11 +98,57 @@ async def test_an_answer_reads_like_one(question: str, begins: str, page: str) -
     assert not re.search(r"\]\((?!docs/|https?:)", answer), "each link leads somewhere"
 
 
+@pytest.mark.parametrize(
+    ("question", "begins", "section"),
+    [
+        ("How does a page resume after a reload?", "A page that uses `resume: true`", "resume.md#resume"),
+        ("How do I store chats in a database?", "Store chats in a file with one option:", "chats.md#store-your-chats"),
+    ],
+)
+async def test_a_question_that_the_page_suggests_is_answered_from_its_section(
+    question: str, begins: str, section: str
+) -> None:
+    assert question in SUGGESTIONS
+    message = await answered(user(question), chat=f"suggested {question}")
+    assert texts(message)[-1].startswith(begins)
+    assert cited(message)[0] == f"docs/{section}"
+
+
+async def test_of_a_long_list_the_lines_are_quoted_that_are_asked_for() -> None:
+    answer = texts(await answered(user("how do I change the port?"), chat="port"))[-1]
+    assert "--port PORT" in answer
+    assert answer.count("```") == 2
+    assert answer.splitlines().count("…") == 2, "lines before and after them are left out"
+
+
+async def test_everyday_words_do_not_choose_what_is_quoted() -> None:
+    answer = texts(await answered(user("list of all chunk types on the wire"), chat="chunk types"))[-1]
+    assert answer.startswith("A chunk is a JSON object with a `type`.")
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["help", "Who are you?", "are you an AI", "What can I ask you?", "which model do you use?", "what can you do"],
+)
+async def test_a_question_about_the_one_who_answers(question: str) -> None:
+    message = await answered(user(question), chat=f"itself {question}")
+    assert texts(message)[-1].startswith("I answer questions about usechat from its own documentation, with a script")
+    assert cited(message) == []
+
+
 @pytest.mark.parametrize(("said", "answer"), [("hello", "Hello! I answer"), ("thanks!", "You are welcome. I answer")])
 async def test_a_greeting_is_returned(said: str, answer: str) -> None:
     message = await answered(user(said), chat=said)
     assert texts(message)[-1].startswith(answer)
     assert cited(message) == []
+
+
+async def test_a_model_that_is_named_answers_with_the_same_tools() -> None:
+    """The model `test` of pydantic-ai calls each tool that it is given, and then says what they returned."""
+    guide = RunChatTransport(Guide(registry_for("test"), pace=0), sdk="7")
+    message = await answered(user("How do I add a stop button?"), chat="model", by=guide)
+    assert sorted(tools(message)) == ["tool-calculate", "tool-search_docs", "tool-weather"]
+    assert "From [" not in texts(message)[-1], "the script would quote"
 
 
 async def test_the_calculator() -> None:

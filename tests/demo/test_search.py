@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.demo.questions import COMPLAINTS, UNSEEN, Questions
+from tests.demo.questions import ABSENT, COMPLAINTS, HELD_OUT, UNSEEN, Questions
 from usechat.demo.library import Library, Vocabulary, library, read_vocabulary
+from usechat.demo.spelling import Spelling
 
 NO_WORDS = Vocabulary()
 NTH = 20
@@ -28,14 +29,27 @@ def wrongly_answered(questions: Questions) -> dict[str, str]:
     return {question: found[question] for question, right in questions.items() if not answers(found[question], right)}
 
 
-def test_of_sixty_unseen_questions_85_percent_show_the_right_section_first() -> None:
-    """56 do (93 %); 52 did before sections were found by the questions that they answer."""
+def test_of_sixty_questions_that_were_held_out_85_percent_show_the_right_section_first() -> None:
+    """52 do (87 %)."""
+    wrong = wrongly_answered(HELD_OUT)
+    assert len(HELD_OUT) == 60
+    assert len(wrong) <= 9, wrong
+
+
+def test_of_what_usechat_does_not_do_three_quarters_find_nothing() -> None:
+    """45 of 55 do (82 %). A wrong quote is worse than none; a few of these come near something that is there."""
+    quoted = {question: answer for question in ABSENT if (answer := first(library(), question))}
+    assert len(quoted) <= 0.25 * len(ABSENT), quoted
+
+
+def test_of_sixty_questions_of_new_users_85_percent_show_the_right_section_first() -> None:
+    """56 do (93 %)."""
     wrong = wrongly_answered(UNSEEN)
     assert len(wrong) <= 9, wrong
 
 
 def test_of_sixty_complaints_in_words_of_their_own_most_show_the_right_section_first() -> None:
-    """45 do (75 %); 36 did before. A few less are allowed, since the documentation changes."""
+    """43 do (72 %); 11 of the others find nothing. A few less are allowed, since the documentation changes."""
     wrong = wrongly_answered(COMPLAINTS)
     assert len(wrong) <= 18, wrong
 
@@ -66,6 +80,39 @@ def test_most_questions_are_answered_without_knowing_them_by_the_questions_besid
 def test_the_questions_belong_to_sections() -> None:
     ids = {section.id for section in library().sections}
     assert [section for section in read_vocabulary().questions if "*" not in section and section not in ids] == []
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("insatll usechat with pip", "install usechat with pip"),
+        ("djanngo", "django"),
+        ("how do approvls work", "how do approvals work"),
+        ("opentelemetri", "opentelemetry"),
+    ],
+)
+def test_a_misspelt_question_finds_what_the_right_one_does(misspelt: str, meant: str) -> None:
+    assert first(library(), misspelt) == first(library(), meant) != ""
+
+
+@pytest.mark.parametrize("question", ["java spring boot", "Stripe", "Ruby on Rails", "swift"])
+def test_another_word_is_not_taken_for_a_misspelt_one(question: str) -> None:
+    assert Spelling(library().sources.values()).corrected(question) == question.lower()
+
+
+def test_a_name_with_dots_is_found_by_its_pieces() -> None:
+    text = "# Zoo\n\nAnimals.\n\n## Lions\n\nThey roar.\n\n## Tigers\n\nThey are striped.\n"
+    assert first(Library({"zoo.md": text}, NO_WORDS), "tigers.striped") == "zoo.md#tigers"
+
+
+def test_a_section_that_holds_all_words_is_not_quoted_instead_of_one_that_fits_better() -> None:
+    pages = {
+        "zoo.md": "# Zoo\n\nAnimals.\n\n## Tigers\n\nThey roar.\n",
+        "cli.md": "# Commands\n\nAll.\n\n## Print\n\nMany words.\n\nAbout tigers, gnus, apes and their stripes.\n",
+    }
+    found = Library(pages, NO_WORDS).search("tigers stripes")
+    assert found.sections == []
+    assert [section.id for section in found.nearest] == ["zoo.md#tigers", "cli.md#print"]
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,17 @@ async def test_the_browser_tells_its_time() -> None:
     assert how(message)
 
 
+@pytest.mark.parametrize(
+    "text", ["Show two tools at once", "Show an approval and its effect", "Show a tool that runs in my browser"]
+)
+async def test_a_step_that_is_asked_for_again_makes_calls_of_its_own(text: str) -> None:
+    """The hooks take the output of a call for that of the first one in the chat with its id."""
+    first = await answered(user(text), chat=f"again {text}")
+    second = await answered(user(text), first, user(text, 2), chat=f"again {text}")
+    calls = [part["toolCallId"] for each in (first, second) for part in each["parts"] if "toolCallId" in part]
+    assert len(calls) == len(set(calls)) >= 2
+
+
 async def test_a_file_and_an_image_are_made() -> None:
     message = await answered(user("Show a file and an image"), chat="files")
     kinds = [(part["mediaType"], part["url"].partition(",")[0]) for part in message["parts"] if part["type"] == "file"]
@@ -105,7 +116,7 @@ async def test_progress_is_one_part_that_changes() -> None:
     message = await answered(user("Show progress and a chart"), chat="data")
     data = {part["type"]: part["data"] for part in message["parts"] if part["type"].startswith("data-")}
     assert data["data-progress"] == {"percent": 100, "label": "Counting the visitors"}
-    assert len(data["data-visitors"]["series"][0]["values"]) == len(data["data-visitors"]["labels"]) == 7
+    assert len(data["data-week"]["series"][0]["values"]) == len(data["data-week"]["labels"]) == 7
 
 
 async def test_sources_lead_to_pages() -> None:

@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "diff": "compare two recordings",
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
     "chats": "list, show, export, import and delete stored chats",
-    "demo": "serve a demo that answers questions about usechat, with its page",
+    "demo": "serve a tour of what a chat can show, and answers about usechat",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""
 

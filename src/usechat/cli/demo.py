@@ -14,8 +14,9 @@ from usechat.errors import MissingDependency, PageMissing
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Serve a flow that answers questions about usechat from its own documentation, with the chat page. The demo works
-offline and without an API key: its agents follow a script, unless you name a real model with --model.
+Serve a tour of what a chat can show, and a flow that answers questions about usechat from its own documentation, with
+the chat page. The demo works offline and without an API key: its agents follow a script, unless you name a real model
+with --model.
 """
 _EPILOG: Final = """\
 exit code: 2 if the port is in use, the page is not built, or the model cannot be used; the error says which.
@@ -50,9 +51,9 @@ def run(options: Namespace) -> int:
 
     registry_for(options.model)  # raises here what is wrong with the model, in one sentence
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
-    from usechat.demo.app import DESCRIPTION, SUGGESTIONS, TITLE
+    from usechat.demo.app import SUGGESTIONS, TITLE, describe
 
     as_served = argparse.ArgumentParser()
     serve.add_arguments(as_served)
     given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
-    return serve.serve(given, title=TITLE, description=DESCRIPTION, suggestions=SUGGESTIONS)
+    return serve.serve(given, title=TITLE, description=describe(options.model), suggestions=SUGGESTIONS)

@@ -16,17 +16,22 @@ from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.server.site import Site
 from usechat.turn import TurnContext
 
-__all__ = ["DESCRIPTION", "SUGGESTIONS", "TITLE", "Guide", "guide"]
+__all__ = ["SUGGESTIONS", "TITLE", "Guide", "describe", "guide"]
 
 TITLE: Final = "usechat demo"
-DESCRIPTION: Final = (
-    "A tour of what a chat can show, and answers about usechat from its documentation. Offline: a script, not a model."
-)
 SUGGESTIONS: Final = (
     *STEPS,
     "How does a page resume after a reload?",
     "How do I store chats in a database?",
 )
+
+
+def describe(model: str) -> str:
+    """Return what the page says about the demo: who answers, too."""
+    answering = (
+        "Offline: a script, not a model." if model == SCRIPT else f"The answers are by {model}, the tour is a script."
+    )
+    return f"A tour of what a chat can show, and answers about usechat from its documentation. {answering}"
 
 
 class Guide(OpenHarnessChatTransport):

@@ -4,12 +4,12 @@ Each section is a row in an index of SQLite's full-text search, with the porter 
 title of its page, its heading, other words for what it is about (``vocabulary.toml``), questions that it answers
 (``questions.toml``), its prose and its code.
 
-Each word of a question is looked up on its own, with its synonyms. A section scores the sum over the words, times the
-share of the question's meaning that it covers. A word means more the fewer sections hold it, and little if it is in no
-title, heading or vocabulary.
+Words that are misspelt are corrected. Each word of a question is looked up on its own, with its synonyms. A section
+scores the sum over the words, times the share of the question's meaning that it covers. A word means more the fewer
+sections hold it, and little if it is in no title, heading or vocabulary.
 
 To that score is added how much the question is like one that the section is known to answer.
-Nothing was found if a section neither covers enough of the question nor answers one that is like it.
+Nothing was found if the best section covers too little of the question, and answers none that is like it.
 """
 
 import math
@@ -31,9 +31,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from usechat.demo.similar import KnownQuestions, stem
+from usechat.demo.spelling import Spelling
 from usechat.errors import LibraryMissing
 
-__all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "words_of"]
+__all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "telling_words_of", "words_of"]
 
 _UNREAD: Final = frozenset(
     {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "open-harness-tests.md", "specification.md"}
@@ -49,7 +50,7 @@ _WEIGHTS: Final = {
     "tutorial": 0.7,
 }
 """Lists of all options and rules, and what only some need: they answer when no other page does as well."""
-_FIELDS: Final = {"title": 1.2, "heading": 1.4, "keywords": 1.5, "questions": 0.5, "prose": 0.6, "code": 0.2}
+_FIELDS: Final = {"title": 1.2, "heading": 1.4, "keywords": 1.0, "questions": 0.5, "prose": 0.6, "code": 0.2}
 """What a word in each field is worth."""
 _CENTRAL_FIELDS: Final = ("title", "heading", "keywords")
 """Fields that say what a section is about."""
@@ -57,40 +58,37 @@ _LONG_FIELDS: Final = frozenset({"prose", "code"})
 """Fields in which it matters how often a word is there, and in how long a text."""
 _SYNONYM: Final = 0.35
 """What a synonym is worth, beside the word itself."""
-_PAIR: Final = 1.2
+_PAIR: Final = 2.0
 """What two words that stand close to each other as in the question are worth, beside the words themselves."""
 _HEADED: Final = 0.6
 """What a heading is worth whose words are those of the question."""
 _NAMED: Final = 1.3
 """What a page is worth whose name is in the question."""
-_LIGHT: Final = 0.4
+_LIGHT: Final = 0.6
 """What a word of everyday language is worth, beside one of the field."""
-_UNKNOWN: Final = 0.5
-"""What a word that is nowhere counts, beside one that is in a single section."""
 _LEAST: Final = 0.1
 """What a word means that is in every section."""
-_ENOUGH: Final = 0.35
-"""The share of a question's meaning that a section must cover."""
+_ENOUGH: Final = 0.85
+"""What a section must reach that answers: the share of the question's meaning that it covers, and how similar a known
+question is that it answers."""
 _SIMILAR: Final = 0.4
 """What a known question that is like the one that was asked is worth, beside the best score by words."""
 _SAME: Final = 0.8
 """What it is worth in addition if it is the same."""
-_ALIKE: Final = 0.5
-"""How similar a known question must be to show that a section answers, whatever it covers."""
 _WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)
 _COMMON: Final = frozenset(
     _WORD.findall(
-        "a able about actually after again all also always am an and another any anything are as at be because"
-        " been before being best but by bye can cannot could did do does doesn doing don done each either else"
-        " ever every explain for from front get gets getting give gives go goes going good got had happen happens"
-        " has have having hello help here hey hi how i if in instead into is isn it its just keep keeps kind know"
-        " least let like ll make makes many may me mean means might mine more most much must my need needs no not"
-        " now of off on once one ones only or other our out over own please possible put re really recommended"
-        " right run running runs s same say see seem should show shown so some something sometimes still such sure"
-        " t take takes tell than thank thanks that the their them then there these they thing things this those"
-        " through to too try two up us use usechat used user users uses using ve very via want wants was way we"
-        " well were what whats when where whether which while who whole why will with within without won work"
-        " works would yet you your"
+        "a able about actually after again all also always am an and another any anything are as at be"
+        " because been before being best but by bye can cannot could did do does doesn doing don done each"
+        " either else ever every explain for from front general generally generic get gets getting give gives"
+        " go goes going good got had happen happens has have having hello help here hey hi how i if in instead"
+        " into is isn it its just keep keeps kind know least let like ll make makes many may me mean means"
+        " might mine more most much must my need needs no not now of off on once one ones only or other our"
+        " out over own please possible put re really recommended right run running runs s same say see seem"
+        " should show shown so some something sometimes still such sure t take takes tell than thank thanks"
+        " that the their them then there these they thing things this those through to too try two up us use"
+        " usechat used user users uses using ve very via want wants was way we well were what whats when where"
+        " whether which while who whole why will with within without won work works would yet you your"
     )
 )
 _FENCE: Final = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
@@ -197,6 +195,8 @@ class Library:
         self._by_name = {section.name: section for section in self._sections}
         questions = self._questions(vocabulary.questions)
         self._known = KnownQuestions(questions, vocabulary.synonyms)
+        lists = [*vocabulary.synonyms, *questions.values(), [*_COMMON, *_EVERYDAY]]
+        self._spelling = Spelling([*pages.values(), *vocabulary.keywords.values(), *map(" ".join, lists)])
         self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         words = defaultdict[str, list[str]](list)
@@ -213,6 +213,7 @@ class Library:
 
     def search(self, question: str, limit: int = 3) -> Found:
         """Find the sections that answer a question."""
+        question = self._spelling.corrected(question)
         words = self._words_of(question) or ["usechat"] * ("usechat" in question.lower())
         looked_up = [self._look_up_once(word) for word in words]
         meaning = sum(word.meaning for word in looked_up) or 1.0
@@ -230,7 +231,8 @@ class Library:
         }
         best = sorted(totals, key=lambda row: (-totals[row], row))
         central = {row for word in looked_up if word.is_central for row in word.matches}
-        enough = [row for row in best if (row in central and shares[row] > _ENOUGH) or alike.get(row, 0.0) > _ALIKE]
+        sure = {row for row in best if shares.get(row, 0.0) + alike.get(row, 0.0) > _ENOUGH}
+        enough = [row for row in best if row in sure] if sure.intersection(best[:1]) else []
         nearest = [] if enough else [row for row in best if row in central]
         return Found(*([self._sections[row] for row in rows[:limit]] for rows in (enough, nearest)))
 
@@ -297,7 +299,13 @@ class Library:
         """Return the words of a question that mean something; some mean it only together, such as `front end`."""
         text = question.lower()
         together = self._phrases.findall(text) if self._phrases else []
-        return [*together, *words_of(self._phrases.sub(" ", text) if self._phrases else text)]
+        apart = words_of(self._phrases.sub(" ", text) if self._phrases else text)
+        return [*together, *(each for word in apart for each in self._known_pieces(word))]
+
+    def _known_pieces(self, word: str) -> list[str]:
+        """Return the pieces of a word such as `anthropic.messages` that is nowhere; any other word is one piece."""
+        pieces = words_of(re.sub("[._-]", " ", word))
+        return pieces if len(pieces) > 1 and not self._look_up_once(word).matches else [word]
 
     def _scores(self, words: list[str], looked_up: list[_Word]) -> dict[int, float]:
         """Return how well each section fits, by row."""
@@ -337,7 +345,7 @@ class Library:
                 rarity = highest - math.log(len(matches) + 1) + _LEAST
         is_central = is_central and word not in _EVERYDAY
         if not matches:
-            return _Word((_LIGHT if word in _EVERYDAY else _UNKNOWN) * highest, False, matches)
+            return _Word(_LIGHT * highest if word in _EVERYDAY else highest, False, matches)
         return _Word(rarity if is_central else _LIGHT * rarity, is_central, matches)
 
     def _matching(self, query: str) -> dict[int, float]:
@@ -363,6 +371,11 @@ def _quoted(word: str) -> str:
 def words_of(question: str) -> list[str]:
     """Return the words of a question that mean something."""
     return [word for word in dict.fromkeys(_WORD.findall(question.lower())) if word not in _COMMON]
+
+
+def telling_words_of(question: str) -> list[str]:
+    """Return the words of a question that say what it is about."""
+    return [word for word in words_of(question) if word not in _EVERYDAY]
 
 
 @cache

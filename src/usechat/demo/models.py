@@ -40,6 +40,7 @@ def _known(name: str) -> Any:
     try:
         return infer_model(name)
     except (ImportError, UserError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        hint = "; give a name such as openai:gpt-5" if reason.startswith("Unknown") else ""
+        reason, _, _ = " ".join(str(error).split()).partition(" or pass ")  # an argument that no command has
+        has_no_hint = reason.startswith("Unknown") and not reason.endswith("?")
+        hint = "; give a name such as openai:gpt-5" if has_no_hint else ""
         raise CannotUseModel(f"--model {name}: {reason}{hint}") from None

@@ -2,14 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
 from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from usechat.demo.library import words_of
+from usechat.demo.library import telling_words_of, words_of
 from usechat.protocol.values import json_text
 
 __all__ = [
@@ -27,6 +27,16 @@ _WELCOME: Final = (
     "I answer questions about usechat from its own documentation, with a script instead of a model. "
     f"{_TOPICS} I can also calculate `(17 + 4) * 2`, fail to find the weather, and delete your notes if you consent."
 )
+_ABOUT_ITSELF: Final = re.compile(
+    r"\W*help\W*$"
+    r"|.*\b(who|what) are you\b"
+    r"|.*\bare you (an? )?(ai|bot|chatbot|chatgpt|human|llm|model|person|real|robot|script)\b"
+    r"|.*\bwhat (can|do) you (answer|do|know)\b"
+    r"|.*\bwhat can i ask\b"
+    r"|.*\b(what|which) ((ai|language) )?(llm|model) (are|do) you\b",
+    re.IGNORECASE,
+)
+"""Questions about the one who answers: the documentation has other things in mind that are called so."""
 _SECTION: Final = re.compile(
     r"^### \[([^\]\n]+)\]\((docs/[^)\s]+)\)\n\n(.*?)(?=\n\n### \[|\n\nNearest headings:)", re.DOTALL | re.MULTILINE
 )
@@ -34,6 +44,8 @@ _NEAREST: Final = re.compile(r"^Nearest headings: (.+)$", re.MULTILINE)
 _RESULT: Final = re.compile(r"^- (Result|No result): (.+)", re.MULTILINE)
 """How the researcher notes what a tool returned; the writer makes a sentence of it."""
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_CONTINUES: Final = re.compile(r"(Also|And|But|Or|Then)\b")
+"""How a block begins that says nothing without the one before it."""
 _LONGEST: Final = 16
 """Lines of a code block or a table that are quoted."""
 
@@ -48,6 +60,8 @@ def compose(prompt: str) -> str:
     """Write an answer from the prompt of the flow's writer: what was asked, what was found."""
     question = _between(prompt, "Question: ", "\n\nWhat the researcher said: ")
     said = _between(prompt, "What the researcher said: ", "\n\nSections:")
+    if _ABOUT_ITSELF.match(question):
+        return _WELCOME
     sections = [_Quote(*found) for found in _SECTION.findall(prompt)]
     answers = [
         f"The result is **{value}**." if kind == "Result" else f"That did not work: {value}"
@@ -76,8 +90,8 @@ def _cited(sections: list[_Quote]) -> str:
 def _best(section: _Quote, question: str) -> str:
     """Return the block that shares most with the question, and what belongs to it; by default the section's first."""
     blocks = _blocks(section.text)
-    words = {_stem(word) for word in words_of(question)} - {_stem(word) for word in words_of(section.name)}
-    scores = [len(words & {_stem(word) for word in words_of(block)}) for block in blocks]
+    words = _stems(telling_words_of(question)) - _stems(words_of(section.name))
+    scores = [_shared(words, block) for block in blocks]
     best = scores.index(max(scores))
     first, last = best, best + 1
     if not _is_prose(blocks[best]):
@@ -89,8 +103,18 @@ def _best(section: _Quote, question: str) -> str:
         last += 1
     while blocks[last - 1].endswith(":") and blocks[last:]:
         last += 1
-    quoted = [_shortened(_LINK.sub(r"\1", block)) for block in blocks[first:last]]
+    first = _beginning(blocks, first)
+    quoted = [_shortened(_LINK.sub(r"\1", block), words) for block in blocks[first:last]]
     return "\n\n".join(quoted if _is_prose(blocks[first]) else [f"**{section.name}**:", *quoted])
+
+
+def _beginning(blocks: list[str], first: int) -> int:
+    """Return where to begin, so that a block that continues another one has that before it."""
+    while first > 0 and _CONTINUES.match(blocks[first]):
+        first -= 1
+        while first > 0 and not _is_prose(blocks[first]):
+            first -= 1
+    return first
 
 
 def _blocks(text: str) -> list[str]:
@@ -110,15 +134,28 @@ def _is_prose(block: str) -> bool:
     return not block.startswith(("```", "|", "- ", "1. "))
 
 
-def _shortened(block: str) -> str:
+def _shortened(block: str, words: set[str]) -> str:
+    """Return the lines of a long block that share most with the words; by default its first."""
     lines = block.splitlines()
     if _is_prose(block) or len(lines) <= _LONGEST:
         return block
-    return "\n".join([*lines[:_LONGEST], *(["…", "```"] if block.startswith("```") else ["", "…"])])
+    above = lines[:1] if block.startswith("```") else lines[:2] if block.startswith("|") else []
+    below = ["```"] if block.startswith("```") else []
+    inner = lines[len(above) : len(lines) - len(below)]
+    start = max(range(len(inner) - _LONGEST + 1), key=lambda at: _shared(words, "\n".join(inner[at : at + _LONGEST])))
+    shown = inner[start : start + _LONGEST]
+    more = ["…"] if below else ["", "…"]
+    return "\n".join(
+        [*above, *(["…"] if start and below else []), *shown, *(more if start + _LONGEST < len(inner) else []), *below]
+    )
 
 
-def _stem(word: str) -> str:
-    return re.sub(r"(ing|ed|es|s)$", "", word) if len(word) > 4 else word
+def _shared(words: set[str], text: str) -> int:
+    return len(words & _stems(words_of(text)))
+
+
+def _stems(words: Iterable[str]) -> set[str]:
+    return {re.sub(r"(ing|ed|es|s)$", "", word) if len(word) > 4 else word for word in words}
 
 
 def _between(text: str, start: str, end: str) -> str:

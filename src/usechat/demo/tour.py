@@ -10,6 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
+from usechat.ids import new_id
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
@@ -53,7 +54,7 @@ async def _streaming(_turn: Turn, pace: float) -> Said:
         yield Reasoning(word)
         await asyncio.sleep(pace)
     text = (
-        "Each word you read arrived as a frame of its own. Before that I *thought*: it is folded above.\n\n"
+        "Each word arrived on its own, as soon as it was there. What I thought before that is folded above.\n\n"
         "```python\nasync def agent(turn):\n    yield Reasoning('Let me see.')\n    yield 'Hello!'\n```"
     )
     async for word in _words(text + _how("yield Reasoning(…)", "parts.md#parts-what-an-agent-can-send"), pace):
@@ -61,12 +62,13 @@ async def _streaming(_turn: Turn, pace: float) -> Said:
 
 
 async def _tools(_turn: Turn, pace: float) -> Said:
-    yield ToolCall("tour-lisbon", "weather", {"city": "Lisbon"})
-    yield ToolCall("tour-oslo", "weather", {"city": "Oslo"})
+    lisbon, oslo = new_id(), new_id()
+    yield ToolCall(lisbon, "weather", {"city": "Lisbon"})
+    yield ToolCall(oslo, "weather", {"city": "Oslo"})
     await asyncio.sleep(20 * pace)
-    yield ToolResult("tour-oslo", {"sky": "snow", "celsius": -3})
+    yield ToolResult(oslo, {"sky": "snow", "celsius": -3})
     await asyncio.sleep(20 * pace)
-    yield ToolResult("tour-lisbon", {"sky": "sun", "celsius": 21})
+    yield ToolResult(lisbon, {"sky": "sun", "celsius": 21})
     text = "Both calls ran at the same time, and Oslo was faster. (These values are made up: the demo is offline.)"
     async for word in _words(
         text + _how("yield ToolCall(…); yield ToolResult(…)", "tools.md#tools-that-run-on-the-server"), pace
@@ -77,10 +79,11 @@ async def _tools(_turn: Turn, pace: float) -> Said:
 async def _approval(turn: Turn, pace: float) -> Said:
     if not turn.approvals:
         yield f"The demo has {len(_NOTES)} notes: {', '.join(_NOTES)}. I would like to delete them all."
-        yield ToolCall("tour-notes", "delete_notes", {"notes": list(_NOTES)})
-        yield ApprovalRequest("tour-approval", "tour-notes")
+        call_id = new_id()
+        yield ToolCall(call_id, "delete_notes", {"notes": list(_NOTES)})
+        yield ApprovalRequest(call_id, call_id)
         return
-    call_id = turn.approvals[-1].tool_call_id or "tour-notes"
+    call_id = turn.approvals[-1].approval_id
     if turn.approvals[-1].approved:
         yield ToolResult(call_id, {"deleted": len(_NOTES), "left": 0})
         text = "You approved, so the tool ran: no note is left."
@@ -94,13 +97,13 @@ async def _approval(turn: Turn, pace: float) -> Said:
 async def _clock(turn: Turn, pace: float) -> Said:
     if not turn.tool_outputs:
         yield "I do not know your time, but your browser does. I ask it."
-        yield ToolCall("tour-clock", "browser_time", {})
+        yield ToolCall(new_id(), "browser_time", {})
         return
     output = turn.tool_outputs[-1].output
     clock = output if isinstance(output, Mapping) else {}
     text = f"Your browser says that it is {clock.get('time', 'unknown')} ({clock.get('timeZone', 'unknown zone')})."
     async for word in _words(
-        text + _how("yield ToolCall(…) without a result", "tools.md#tools-that-run-on-the-page"), pace
+        text + _how('yield ToolCall(id, "browser_time", {})', "tools.md#tools-that-run-on-the-page"), pace
     ):
         yield word
 
@@ -120,10 +123,10 @@ async def _data(_turn: Turn, pace: float) -> Said:
         await asyncio.sleep(4 * pace)
     visitors = {"name": "Visitors", "values": [120, 180, 150, 240, 310, 280, 190]}
     days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-    yield Data("visitors", {"series": [visitors], "labels": days, "kind": "bar"})
-    text = "The progress bar was one part that changed eleven times; the chart is another. (The numbers are made up.)"
+    yield Data("week", {"series": [visitors], "labels": days, "kind": "bar"})
+    text = "The progress bar was one part that changed ten times; the chart is another. (The numbers are made up.)"
     async for word in _words(
-        text + _how('turn.emit("progress", {"percent": 10})', "data.md#one-part-that-changes"), pace
+        text + _how('turn.emit("progress", {"percent": 10}, id="count")', "data.md#one-part-that-changes"), pace
     ):
         yield word
 
@@ -204,7 +207,7 @@ async def drinks(_fields: Mapping[str, Any]) -> Said:
 
 async def menu(_fields: Mapping[str, Any]) -> Said:
     """Bring both together."""
-    text = "Two nodes worked side by side; this one waited for both. The panel beside the chat shows it."
+    text = "Two nodes worked side by side, and this one waited for both. The flow panel shows it."
     async for word in _words(text + _how("usechat serve flow.yaml", "open-harness.md#the-flow-file"), PACE):
         yield word
 
