@@ -244,6 +244,15 @@ def test_the_prompt_of_a_runner_that_was_lost_is_dispatched_again_and_is_not_our
     assert fed([DEQUEUED, *OURS], to) == SAID
 
 
+@pytest.mark.parametrize("lost", [pytest.param(LOST, id="disconnected"), pytest.param(WATCHDOG, id="watchdog")])
+def test_a_prompt_that_is_sent_past_the_queue_when_the_runner_is_back_is_not_ours(lost: Frame) -> None:
+    """A session that has a runner again may give it a new prompt before those that wait."""
+    frames = [busy(), user_says(), QUEUED, lost, THIRD, *THIRD_TURN, *AGAIN]
+    assert fed(frames) == [p.Error(UNCLEAR)]
+    known = PromptTracker(PROMPT, reports_queued=True)
+    assert fed([busy(), lost, user_says(), *OURS], adapter(prompt=known)) == SAID
+
+
 def test_a_runner_that_comes_back_ends_its_turn() -> None:
     frames = [busy(), user_says(), QUEUED, chunk("the", "t0"), LOST, chunk("irs", "t0"), DEQUEUED, *OURS]
     assert fed(frames) == SAID

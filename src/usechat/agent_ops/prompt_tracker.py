@@ -388,6 +388,9 @@ class PromptTracker:
         if self.has_started:
             return False
         self._is_between = False
+        if self._runner_is_lost and not self._echo_at_dispatch:
+            self._queue_is_known = False  # no prompt was taken from the queue, so this one was sent past it
+        self._runner_is_lost = False
         if turn.dialect == "client":
             self.on_browser_frame()
         may_be_ours = self.message_id is not None or not self.echoes
