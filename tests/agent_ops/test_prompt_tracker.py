@@ -105,7 +105,7 @@ FREE = status(runnerBusy=False)
 def test_a_queued_prompt_that_an_abort_deleted_ends_and_gets_no_other_turn() -> None:
     """Early releases delete the queue when anybody aborts the running turn, and do not say so."""
     queued = [busy(), user_says(), QUEUED, IDLE, IDLE, ABORTED]
-    assert fed([*queued, FREE, OTHER, *OTHERS_TURN]) == [p.Abort(REMOVED)]
+    assert fed([*queued, FREE, OTHER, *OTHERS_TURN]) == [p.Error(REMOVED)]
 
 
 def test_a_prompt_that_is_dispatched_behind_an_abort_may_be_another_than_ours() -> None:
@@ -398,7 +398,7 @@ def waiting_before(message_id: str, content: str) -> Frame:
 
 
 def test_a_running_prompt_that_is_withdrawn_was_not_the_running_one() -> None:
-    assert fed([INIT, user_says(), *OURS, withdrawn("u1", PROMPT)]) == [*SAID, p.Abort(WITHDRAWN)]
+    assert fed([INIT, user_says(), *OURS, withdrawn("u1", PROMPT)]) == [*SAID, p.Error(WITHDRAWN)]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_a_running_prompt_that_is_withdrawn_was_not_the_running_one() -> None:
     ],
 )
 def test_a_prompt_that_is_withdrawn_ends_at_once(frames: list[Frame]) -> None:
-    assert fed(frames) == [p.Abort(WITHDRAWN)]
+    assert fed(frames) == [p.Error(WITHDRAWN)]
 
 
 @pytest.mark.parametrize(

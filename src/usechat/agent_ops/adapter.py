@@ -344,7 +344,7 @@ class SessionAdapter:
         if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued")), queue_is_empty=is_empty):
             yield from self._end_of_ours()
         elif self.prompt.is_removed:
-            yield Abort(REMOVED)
+            yield Error(REMOVED)
         else:
             yield from self._unclear()
 
@@ -385,7 +385,7 @@ class SessionAdapter:
             waiting = pending if isinstance(pending, dict) else {}
             self.withdrawable = self.prompt.on_pending(waiting.get("messageId"), waiting.get("content"))
         elif self.prompt.is_withdrawn_as(event.data.get("messageId"), event.data.get("content")):
-            yield Abort(WITHDRAWN)
+            yield Error(WITHDRAWN)  # a page of an older release gets no reason with an abort
 
     def _session_error(self, error: SessionError) -> Iterator[Part]:
         """Yield an error of ours: a refused command, which only its sender sees, or an agent that fails in our turn."""
