@@ -262,7 +262,9 @@ class SessionAdapter:
                     yield from turn.settle()
 
     def _turn_started(self, started: TurnStarted) -> Iterator[Part]:
-        if self.prompt.on_turn_started(started):
+        if self._runner_is_lost and self.prompt.is_displaced_by(started):
+            yield Error(RUNNER_LOST)
+        elif self.prompt.on_turn_started(started):
             self._turn = RunningTurn(started.turn_id)
             yield from self._turn.start()
             if self._early_status is not None:

@@ -198,6 +198,15 @@ class PromptTracker:
             return own_id is not None and message_id == own_id
         return self.phase is PromptPhase.QUEUED and self.has_content(content)
 
+    def is_displaced_by(self, turn: TurnStarted) -> bool:
+        """Return whether a turn that starts after our runner was lost shows that it does not work for us any more.
+
+        Later releases wait for the runner, and it may begin our turn then. Early releases give it other prompts.
+        """
+        if self.has_started:
+            return turn.turn_id != self.turn_id
+        return self.phase is PromptPhase.DISPATCHED and not self._echo_at_dispatch
+
     def on_init(self, init: Init) -> None:
         """Note the runner's state, the queue and the connected users when the socket opened."""
         users = init.data.get("connectedUsers")
