@@ -359,17 +359,22 @@ async def test_a_person_who_sends_too_many_requests_is_refused_in_every_session(
     assert (await gateway.send(user="ann", session_id="s3")).status_code == 200
 
 
-async def test_requests_beyond_the_rate_of_a_person_do_not_use_up_that_of_the_session() -> None:
-    settings = msgspec.structs.replace(SESSION_SETTINGS, quotas=Quotas(requests_per_minute=1))
+def limited(quotas: Quotas, *, session_requests_per_minute: int) -> Gateway:
+    """Return a gateway that limits what a person, and what a session, may get."""
     gateway = Gateway()
     gateway.app = AgentOpsApp(
         gateway.agent.answer,
         access=gateway.access,
         authorize=by_header,
         enabled=True,
-        settings=settings,
-        session_requests_per_minute=2,
+        settings=msgspec.structs.replace(SESSION_SETTINGS, quotas=quotas),
+        session_requests_per_minute=session_requests_per_minute,
     )
+    return gateway
+
+
+async def test_requests_beyond_the_rate_of_a_person_do_not_use_up_that_of_the_session() -> None:
+    gateway = limited(Quotas(requests_per_minute=1), session_requests_per_minute=2)
     refused = [await gateway.send(user="carl") for _ in range(4)]
     assert [answer.status_code for answer in refused] == [200, 429, 429, 429]
     assert "More than 1 requests in a minute. Please wait." in refused[-1].text
@@ -377,16 +382,7 @@ async def test_requests_beyond_the_rate_of_a_person_do_not_use_up_that_of_the_se
 
 
 async def test_a_request_that_the_session_refuses_is_not_one_of_the_runs_of_its_person() -> None:
-    settings = msgspec.structs.replace(SESSION_SETTINGS, quotas=Quotas(concurrent_runs=1))
-    gateway = Gateway()
-    gateway.app = AgentOpsApp(
-        gateway.agent.answer,
-        access=gateway.access,
-        authorize=by_header,
-        enabled=True,
-        settings=settings,
-        session_requests_per_minute=1,
-    )
+    gateway = limited(Quotas(concurrent_runs=1), session_requests_per_minute=1)
     sessions = ("s1", "s1", "s2")
     assert [(await gateway.send(session_id=name)).status_code for name in sessions] == [200, 429, 200]
 
