@@ -71,6 +71,9 @@ LOST = status(runnerConnected=False, queuedPrompts=0, runnerDisconnected=True)
                      p.Error(RUNNER_LOST), id="the-runner-did-not-come-back"),
         pytest.param([*OUTPUT, LOST, COMPLETE], p.Error(RUNNER_LOST), id="the-runner-came-back-without-the-turn"),
         pytest.param([user_says(), LOST, COMPLETE], p.Error(RUNNER_LOST), id="the-runner-was-lost-before-output"),
+        pytest.param([*OUTPUT, LOST, message("t9")], p.Error(RUNNER_LOST), id="the-runner-came-back-for-another-turn"),
+        pytest.param([user_says(), LOST, message("t9")], p.Error(RUNNER_LOST),
+                     id="the-runner-was-lost-before-output-and-came-back-for-another-turn"),
     ],
 )  # fmt: skip
 def test_endings(frames: list[Frame], ending: p.Part) -> None:

@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from tests.server.guarded import Streams
 from usechat import ChunkDecoder
 from usechat.agent_ops.access.roles import Membership, Role
-from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
+from usechat.agent_ops.app import SESSION_SETTINGS, TOO_BUSY, AgentOpsApp
 from usechat.errors import Unauthenticated
 from usechat.parts import Start
 from usechat.protocol.chunks import TextDeltaChunk
@@ -344,7 +344,7 @@ async def test_a_session_that_gets_too_many_requests_refuses_more_by_anyone() ->
     assert statuses == [200, 200, 429]
     refused = await gateway.send(user="ann")
     assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= 60) == (429, True)
-    assert "More than 2 requests in a minute. Please wait." in refused.text
+    assert TOO_BUSY in refused.text
     assert (await gateway.send(user="ann", session_id="s2")).status_code == 200
 
 
@@ -357,6 +357,34 @@ async def test_a_person_who_sends_too_many_requests_is_refused_in_every_session(
     answers = [await gateway.send(session_id=session_id) for session_id in ("s1", "s2", "s3")]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert (await gateway.send(user="ann", session_id="s3")).status_code == 200
+
+
+def limited(quotas: Quotas, *, session_requests_per_minute: int) -> Gateway:
+    """Return a gateway that limits what a person, and what a session, may get."""
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(
+        gateway.agent.answer,
+        access=gateway.access,
+        authorize=by_header,
+        enabled=True,
+        settings=msgspec.structs.replace(SESSION_SETTINGS, quotas=quotas),
+        session_requests_per_minute=session_requests_per_minute,
+    )
+    return gateway
+
+
+async def test_requests_beyond_the_rate_of_a_person_do_not_use_up_that_of_the_session() -> None:
+    gateway = limited(Quotas(requests_per_minute=1), session_requests_per_minute=2)
+    refused = [await gateway.send(user="carl") for _ in range(4)]
+    assert [answer.status_code for answer in refused] == [200, 429, 429, 429]
+    assert "More than 1 requests in a minute. Please wait." in refused[-1].text
+    assert (await gateway.send(user="ann")).status_code == 200
+
+
+async def test_a_request_that_the_session_refuses_is_not_one_of_the_runs_of_its_person() -> None:
+    gateway = limited(Quotas(concurrent_runs=1), session_requests_per_minute=1)
+    sessions = ("s1", "s1", "s2")
+    assert [(await gateway.send(session_id=name)).status_code for name in sessions] == [200, 429, 200]
 
 
 async def test_strangers_do_not_use_up_the_rate_of_a_session() -> None:

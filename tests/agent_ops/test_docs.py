@@ -15,8 +15,8 @@ import usechat.agent_ops
 from examples.agent_ops_session.server import serving
 from usechat.agent_ops.access.directory import DirectoryChanges
 from usechat.agent_ops.access.roles import may_prompt
-from usechat.agent_ops.adapter import INTERRUPTED, RUNNER_LOST, TOO_LATE, UNCLEAR, WITHDRAWN
-from usechat.agent_ops.app import SESSION_SETTINGS
+from usechat.agent_ops.adapter import INTERRUPTED, REMOVED, RUNNER_LOST, TOO_LATE, UNCLEAR, WITHDRAWN
+from usechat.agent_ops.app import SESSION_SETTINGS, TOO_BUSY
 from usechat.agent_ops.transport import NOTHING, SILENT, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
 from usechat.agent_ops.turn_parts import TOOL_FAILED, TURN_FAILED, UNSETTLED
 from usechat.runs.manager import CANNOT_FOLLOW
@@ -24,7 +24,7 @@ from usechat.runs.run import TOO_MUCH
 from usechat.turn import Identity
 
 SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED, NOTHING, TOO_MANY, UNREACHABLE]
-SENTENCES += [CANNOT_FOLLOW, TOO_MUCH, RUNNER_LOST, UNCLEAR, WITHDRAWN]
+SENTENCES += [CANNOT_FOLLOW, TOO_MUCH, RUNNER_LOST, UNCLEAR, WITHDRAWN, REMOVED, TOO_BUSY]
 LIMITS = {
     "idle_timeout": (120, "no frame for 120 s (`--idle-timeout`)"),
     "maximum_sockets": (256, "| 256 (`--max-sockets`, `maximum_sockets`) |"),

@@ -105,7 +105,7 @@ FREE = status(runnerBusy=False)
 def test_a_queued_prompt_that_an_abort_deleted_ends_and_gets_no_other_turn() -> None:
     """Early releases delete the queue when anybody aborts the running turn, and do not say so."""
     queued = [busy(), user_says(), QUEUED, IDLE, IDLE, ABORTED]
-    assert fed([*queued, FREE, OTHER, *OTHERS_TURN]) == [p.Abort(REMOVED)]
+    assert fed([*queued, FREE, OTHER, *OTHERS_TURN]) == [p.Error(REMOVED)]
 
 
 def test_a_prompt_that_is_dispatched_behind_an_abort_may_be_another_than_ours() -> None:
@@ -162,6 +162,107 @@ def test_a_prompt_is_not_active_while_the_runner_may_still_work_on_the_one_befor
     assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.DISPATCHED, False)
     fed(RUNNER_OURS, to)
     assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.RUNNING, True)
+
+
+THIRD = user_says("A third thing", "u00")
+THIRD_TURN = [{**CREATE, "turnId": "t00"}, delta("theirs", "t00"), finalize(turn_id="t00"), COMPLETE]
+
+
+def place(position: int) -> Frame:
+    return status(promptQueued=True, queuePosition=position)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([busy(), COMPLETE, user_says(), place(1), DEQUEUED], id="alone"),
+        pytest.param([busy(1), COMPLETE, user_says(), place(2), DEQUEUED, *RUNNER_TURN, COMPLETE], id="behind-one"),
+        pytest.param([busy(1), COMPLETE, user_says(), place(2), *RUNNER_TURN, COMPLETE], id="without-end-statuses"),
+        pytest.param([busy(1), COMPLETE, DEQUEUED, user_says(), place(1), *RUNNER_TURN, COMPLETE], id="behind-it"),
+    ],
+)
+def test_a_place_in_the_queue_right_behind_an_end_counts_the_prompt_that_has_ended(frames: list[Frame]) -> None:
+    """The runner reported the end by `complete`, and the status that says so has not come: the place is one too far."""
+    behind = [THIRD, place(1), *RUNNER_OURS, finalize(), COMPLETE, *THIRD_TURN]
+    assert fed([*frames, *behind]) == [*SAID, p.Finish()]
+
+
+def test_without_an_init_a_place_in_the_queue_right_behind_an_end_says_nothing() -> None:
+    frames = [OTHER, place(1), COMPLETE, user_says(), place(2), DEQUEUED, message("t0"), *RUNNER_TURN[1:], *OURS]
+    known = PromptTracker(PROMPT, reports_queued=True)
+    assert fed(frames, adapter(init=False, prompt=known)) == [p.Error(UNCLEAR)]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param([{**CREATE, "turnId": "t0"}], id="its-start"),
+        pytest.param([delta("theirs", "t0")], id="its-output"),
+        pytest.param([COMPLETE], id="the-end-of-the-one-before"),
+    ],
+)
+def test_a_complete_behind_a_turn_that_neither_finished_nor_failed_is_an_abort(seen: list[Frame]) -> None:
+    """Without statuses nothing else says so. Which prompts of the queue are left is not known then."""
+    queued = [busy(1), *seen, user_says(), IDLE, COMPLETE]
+    assert fed([*queued, *THIRD_TURN]) == [p.Error(UNCLEAR)]
+    before_ours = [busy(2), *seen, IDLE, COMPLETE, user_says()]
+    assert fed([*before_ours, *RUNNER_TURN]) == [p.Error(UNCLEAR)]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(finalize(turn_id="t0"), id="finished"),
+        pytest.param(finalize("error", None, error="No model"), id="failed-before-any-output"),
+    ],
+)
+def test_a_complete_behind_a_turn_that_finished_or_failed_is_no_abort(end: Frame) -> None:
+    assert fed([INIT, OTHER, user_says(), end, COMPLETE, *RUNNER_OURS]) == SAID
+
+
+LOST = status(runnerConnected=False, queuedPrompts=2, runnerDisconnected=True)
+WATCHDOG = status(runnerBusy=False, watchdogRecovery=True)
+AGAIN = [DEQUEUED, message("t00"), chunk("theirs again", "t00"), updated("theirs again", finish_part(), turn_id="t00")]
+
+
+@pytest.mark.parametrize("lost", [pytest.param(LOST, id="disconnected"), pytest.param(WATCHDOG, id="watchdog")])
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        pytest.param([busy(), user_says(), QUEUED], [], id="queued-before"),
+        pytest.param([busy(), *OTHERS_TURN, user_says()], [], id="when-its-turn-had-ended"),
+        pytest.param([busy()], [user_says(), place(2)], id="queued-behind"),
+        pytest.param([busy()], [user_says()], id="queued-behind-and-not-reported"),
+    ],
+)
+def test_the_prompt_of_a_runner_that_was_lost_is_dispatched_again_and_is_not_ours(
+    before: list[Frame], lost: Frame, behind: list[Frame]
+) -> None:
+    to = adapter()
+    assert fed([*before, lost, *behind, *AGAIN], to) == []
+    assert not to.prompt.is_active
+    assert fed([DEQUEUED, *OURS], to) == SAID
+
+
+@pytest.mark.parametrize("lost", [pytest.param(LOST, id="disconnected"), pytest.param(WATCHDOG, id="watchdog")])
+def test_a_prompt_that_is_sent_past_the_queue_when_the_runner_is_back_is_not_ours(lost: Frame) -> None:
+    """A session that has a runner again may give it a new prompt before those that wait."""
+    frames = [busy(), user_says(), QUEUED, lost, THIRD, *THIRD_TURN, *AGAIN]
+    assert fed(frames) == [p.Error(UNCLEAR)]
+    known = PromptTracker(PROMPT, reports_queued=True)
+    assert fed([busy(), lost, user_says(), *OURS], adapter(prompt=known)) == SAID
+
+
+def test_a_runner_that_comes_back_ends_its_turn() -> None:
+    frames = [busy(), user_says(), QUEUED, chunk("the", "t0"), LOST, chunk("irs", "t0"), DEQUEUED, *OURS]
+    assert fed(frames) == SAID
+
+
+def test_a_turn_that_is_given_up_may_be_dispatched_again_or_not() -> None:
+    given_up = status(runnerDisconnected=True, runnerBusy=False)
+    assert fed([busy(), user_says(), QUEUED, given_up, *AGAIN]) == [p.Error(UNCLEAR)]
+    to = adapter()
+    assert fed([busy(), user_says(), QUEUED, given_up, DEQUEUED, *OURS], to) == [p.Error(UNCLEAR)]
 
 
 SLOT: Frame = {"type": "queue.state", "data": {"pending": None}}
@@ -297,7 +398,7 @@ def waiting_before(message_id: str, content: str) -> Frame:
 
 
 def test_a_running_prompt_that_is_withdrawn_was_not_the_running_one() -> None:
-    assert fed([INIT, user_says(), *OURS, withdrawn("u1", PROMPT)]) == [*SAID, p.Abort(WITHDRAWN)]
+    assert fed([INIT, user_says(), *OURS, withdrawn("u1", PROMPT)]) == [*SAID, p.Error(WITHDRAWN)]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +412,7 @@ def test_a_running_prompt_that_is_withdrawn_was_not_the_running_one() -> None:
     ],
 )
 def test_a_prompt_that_is_withdrawn_ends_at_once(frames: list[Frame]) -> None:
-    assert fed(frames) == [p.Abort(WITHDRAWN)]
+    assert fed(frames) == [p.Error(WITHDRAWN)]
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_sessions_are_imported_from_a_file_with_their_participants(sessions: Ses
             "line 4 is not a session: Object contains unknown",
         ),
         ('{"session": "s 3", "owner": "a", "kind": "workflow"}', "'s 3' cannot be the id of a session"),
-        ('{"session": "s1", "owner": "a", "kind": "workflow"}', "the session s1 is in the directory already"),
+        ('{"session": "s1", "owner": "a", "kind": "workflow"}', "lines 1 and 4 name the same session: s1"),
         (
             '{"session": "s3", "owner": "a", "kind": "workflow", "participants": {"a": "viewer"}}',
             "a owns the session s3 and has no second role",
@@ -192,6 +192,13 @@ def test_a_file_with_one_bad_line_adds_nothing(sessions: Sessions, line: str, to
     Path("sessions.jsonl").write_text(f"{LINES}{line}\n")
     assert told in sessions("import", "sessions.jsonl")
     assert sessions("list") == ""
+
+
+def test_a_file_with_a_session_of_the_directory_adds_nothing(sessions: Sessions) -> None:
+    sessions("add", "s2", "olivia", "interactive")
+    Path("sessions.jsonl").write_text(LINES)
+    assert sessions("import", "sessions.jsonl") == "usechat: the session s2 is in the directory already\n"
+    assert sessions("list") == "s2  interactive  off  olivia (owner)\n"
 
 
 def test_a_file_that_is_not_there_is_named(sessions: Sessions) -> None:

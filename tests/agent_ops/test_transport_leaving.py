@@ -174,7 +174,7 @@ async def test_somebody_else_aborts(sessions: Sessions) -> None:
     ada = Asked(transport, "hello", user="ada")
     await until(lambda: sessions["s1"].queue)
     await bob.stop()  # this upstream empties everybody's queue
-    assert (await ada.end())[-1] == p.Abort("The prompt was removed from the queue.")
+    assert (await ada.end())[-1] == p.Error("The prompt was removed from the queue.")
 
 
 async def test_turns_that_are_left_at_any_moment_leave_nothing_behind(sessions: Sessions) -> None:

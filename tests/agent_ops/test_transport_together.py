@@ -81,7 +81,7 @@ async def test_a_newer_prompt_replaces_the_one_in_the_single_slot_of_later_relea
         bob = Asked(transport, "hello", user="bob")
         await until(lambda: sessions["s1"].queue)
         carl = Asked(transport, "good morning", user="carl")
-        assert await bob.end() == [p.Abort(WITHDRAWN)]
+        assert await bob.end() == [p.Error(WITHDRAWN)]
         assert [prompt.message["authorId"] for prompt in sessions["s1"].queue] == ["carl"]
         assert not carl.task.done()
         await carl.stop()
@@ -98,7 +98,7 @@ async def test_a_prompt_that_is_withdrawn_by_its_command_ends_for_everybody_who_
         await until(lambda: sessions["s1"].queue)
         async with connect(sessions.url.format(id="s1"), additional_headers={"authorization": "Bearer carl"}) as carl:
             await carl.send('{"type": "queue.withdraw"}')
-            assert await bob.end() == [p.Abort(WITHDRAWN)]
+            assert await bob.end() == [p.Error(WITHDRAWN)]
         await ada.stop()
 
 
@@ -111,7 +111,7 @@ async def test_a_queued_prompt_is_told_if_the_abort_of_another_turn_removes_it(d
         bob = Asked(transport, "hello", user="bob")
         await until(lambda: sessions["s1"].queue)
         await ada.stop()
-        assert await bob.end() == [p.Abort(REMOVED)]
+        assert await bob.end() == [p.Error(REMOVED)]
         carl = Asked(transport, "good morning", user="carl")
         assert (await carl.end())[-1] == p.Finish()
         assert carl.text == "You said: good morning"

@@ -85,10 +85,6 @@ class Prompt(NamedTuple):
         return self.text.endswith("!")
 
     @property
-    def turn_id(self) -> str:
-        return f"t{self.number}"
-
-    @property
     def echo(self) -> Frame:
         return {"type": "message", "data": {"id": f"u{self.number}", "role": "user", "content": self.text}}
 
@@ -125,6 +121,8 @@ class WireSession:
         self.all: list[Stream] = []
         self.stopped: set[str] = set()
         """The texts of the prompts that were aborted, or deleted by an abort."""
+        self.lost: set[str] = set()
+        """The texts of the prompts whose runner was lost."""
         self._wire = wire
         self._waiting: deque[Prompt] = deque()
         self._sent: deque[Stream] = deque()
@@ -133,6 +131,7 @@ class WireSession:
         self._running: Prompt | None = None
         self._steps: Iterator[None] = iter(())
         self._turn_is_over = False
+        self._runner_is_lost = False
         self._numbers = iter(range(1, 10_000))
 
     # What people do
@@ -177,6 +176,16 @@ class WireSession:
                 self._queue.clear()
             self._turn_is_over = True
             self._steps = self._aborted()
+
+    def lose_runner(self) -> None:
+        """Let the runner disconnect in its turn. Early releases put its prompt back, and dispatch it again later."""
+        is_known = self._wire.echo == "enqueue" and self._wire.freed
+        if is_known and self._running is not None and not self._turn_is_over:
+            self.lost.add(self._running.text)
+            self._queue.appendleft(self._running)
+            self._running, self._runner_is_lost, self._turn_is_over = None, True, True
+            self._broadcast(status(runnerConnected=False, queuedPrompts=len(self._queue), runnerDisconnected=True))
+            self._steps = self._reconnected()
 
     def run_to_end(self) -> None:
         for _ in range(1000):
@@ -230,7 +239,7 @@ class WireSession:
     def _accept(self, prompt: Prompt) -> None:
         if self._wire.echo == "enqueue":
             self._broadcast(prompt.echo)
-        if self._running is None:
+        if self._running is None and not self._runner_is_lost:
             self._dispatch(prompt)
             return
         if self._wire.echo == "dispatch" and self._queue:
@@ -263,6 +272,14 @@ class WireSession:
         self._turn_is_over = True
         if self._wire.completes:
             self._broadcast(COMPLETE)
+            if self._wire.freed:
+                yield  # a prompt that comes now is queued behind the one that has ended
+        self._next()
+
+    def _reconnected(self) -> Iterator[None]:
+        yield
+        self._runner_is_lost = False
+        self._broadcast(status(runnerConnected=True))
         self._next()
 
     def _aborted(self) -> Iterator[None]:
@@ -284,7 +301,7 @@ class WireSession:
         yield [] if self._wire.dialect == "client" else [finalize("error", None, error="No model")]
 
     def _answer(self, prompt: Prompt) -> Iterator[list[Frame]]:
-        turn_id, text = prompt.turn_id, f"answer to {prompt.text}"
+        turn_id, text = f"t{next(self._numbers)}", f"answer to {prompt.text}"
         yield self._spoken({**CREATE, "turnId": turn_id}, message(turn_id))
         yield self._spoken(delta(text, turn_id), chunk(text, turn_id))
         finish = updated(text, finish_part(), turn_id=turn_id)

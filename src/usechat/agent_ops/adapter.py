@@ -262,7 +262,9 @@ class SessionAdapter:
                     yield from turn.settle()
 
     def _turn_started(self, started: TurnStarted) -> Iterator[Part]:
-        if self.prompt.on_turn_started(started):
+        if self._runner_is_lost and self.prompt.is_displaced_by(started):
+            yield Error(RUNNER_LOST)
+        elif self.prompt.on_turn_started(started):
             self._turn = RunningTurn(started.turn_id)
             yield from self._turn.start()
             if self._early_status is not None:
@@ -274,10 +276,10 @@ class SessionAdapter:
         """Handle an event of a turn that is not ours, or that failed before it had an id."""
         if not isinstance(event, TurnEnded):
             self.prompt.on_other_output(event.turn_id)
-        elif event.turn_id is not None:
-            self.prompt.on_other_finished(event.turn_id)
-        elif self.prompt.is_next or self.prompt.is_active:
+        elif event.turn_id is None and (self.prompt.is_next or self.prompt.is_active):
             yield Error(event.error or TURN_FAILED)
+        else:
+            self.prompt.on_other_finished(event.turn_id)
         yield from self._unclear()
 
     def _unclear(self) -> Iterator[Part]:
@@ -318,6 +320,7 @@ class SessionAdapter:
             self._early_status = status  # an idle status is about the turn before
 
     def _session_status(self, data: Mapping[str, Any]) -> Iterator[Part]:
+        is_free = data.get("runnerBusy") is False
         if data.get("promptQueued"):
             self.prompt.on_queued(data.get("queuePosition"))
         if "questionAnswered" in data or "questionExpired" in data:
@@ -328,9 +331,9 @@ class SessionAdapter:
             yield Abort("aborted")
         elif data.get("status") in (_STATES_WITHOUT_TURNS if self.prompt.is_active else _FINAL_STATES):
             yield Error(TURN_FAILED)
-        elif data.get("runnerDisconnected"):
-            yield from self._runner_disconnected(data)
-        elif data.get("runnerBusy") is False or data.get("promptDequeued"):
+        elif data.get("runnerDisconnected") or (is_free and data.get("watchdogRecovery")):
+            yield from self._runner_lost(data)
+        elif is_free or data.get("promptDequeued"):
             yield from self._runner_free(data)
         elif data.get("runnerBusy"):
             self.prompt.on_runner_busy()
@@ -343,20 +346,24 @@ class SessionAdapter:
         if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued")), queue_is_empty=is_empty):
             yield from self._end_of_ours()
         elif self.prompt.is_removed:
-            yield Abort(REMOVED)
+            yield Error(REMOVED)
         else:
             yield from self._unclear()
 
-    def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
+    def _runner_lost(self, data: Mapping[str, Any]) -> Iterator[Part]:
         """End our turn if it is given up, which ``runnerBusy: false`` says.
 
         Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may continue its
-        turn. Until there is new output of the turn, an idle or free runner does not end it well.
+        turn. Until there is new output of the turn, an idle or free runner does not end it well. Early releases
+        dispatch its prompt again, and so does a watchdog.
         """
+        is_given_up = data.get("runnerBusy") is False
         if self.prompt.is_active:
             self._runner_is_lost = True
-            if data.get("runnerBusy") is False:
+            if is_given_up:
                 yield from self._end_of_ours()
+        else:
+            self.prompt.on_runner_lost(is_given_up=is_given_up and not data.get("watchdogRecovery"))
 
     def _init(self, init: Init) -> Iterator[Part]:
         if self._turn is None or not self._is_continued:
@@ -380,7 +387,7 @@ class SessionAdapter:
             waiting = pending if isinstance(pending, dict) else {}
             self.withdrawable = self.prompt.on_pending(waiting.get("messageId"), waiting.get("content"))
         elif self.prompt.is_withdrawn_as(event.data.get("messageId"), event.data.get("content")):
-            yield Abort(WITHDRAWN)
+            yield Error(WITHDRAWN)  # a page of an older release gets no reason with an abort
 
     def _session_error(self, error: SessionError) -> Iterator[Part]:
         """Yield an error of ours: a refused command, which only its sender sees, or an agent that fails in our turn."""

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
-from usechat.errors import ChatNotFound
+from usechat.errors import ChatNotFound, TooManyRequests
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter, Quotas
 from usechat.runs.run import RunInfo, Timeouts
@@ -28,6 +28,7 @@ __all__ = [
     "PATH",
     "SESSION_SETTINGS",
     "SWITCH",
+    "TOO_BUSY",
     "AgentOpsApp",
     "ConcurrentRuns",
     "SessionPolicy",
@@ -93,16 +94,17 @@ PATH: Final = "/api/sessions/{session_id}/chat"
 _ADMITTED: Final = "usechat.admitted"
 _SESSION: Final = "\x1fsession\x1f"
 """Prefix of a session's quota key; no subject begins with it."""
+TOO_BUSY: Final = "This session gets too many requests at the moment. Please wait."
 
 
 class SessionPolicy:
     """The policy of the route: authenticate first, then check the session's access rule; no upstream before that.
 
     Runs are keyed by session, person and chat: people share a session, not runs. ``limit`` counts the requests of each
-    session, by anyone.
+    session, by anyone, that the quotas of their sender allow.
     """
 
-    def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaLimiter | None = None) -> None:
+    def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaLimiter) -> None:
         self._authorize = authorize
         self._access = access
         self._limit = limit
@@ -127,9 +129,14 @@ class SessionPolicy:
             raise ChatNotFound("No such session.")
         if not may_prompt(await self._access.role_of(identity, session_id)):
             raise ChatNotFound("No such session.")
-        if self._limit is not None and action == "send":
-            await self._limit.admit(f"{_SESSION}{session_id}", "")
         return identity
+
+    async def admit(self, request: Request) -> None:
+        """Count a request of its session; raise ``TooManyRequests`` if the session got too many."""
+        try:
+            await self._limit.admit(f"{_SESSION}{request.path_params['session_id']}", "")
+        except TooManyRequests as refused:
+            raise TooManyRequests(TOO_BUSY, retry_after=refused.retry_after) from None
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
         """Return the key of the chat's runs; a digest names the person, because a subject is often an address."""

@@ -31,13 +31,17 @@ that may be ours has output, or a prompt that may be ours has ended, ``is_unclea
 
 When somebody aborts a turn, early releases also delete the prompts that were queued by then, without a word. So behind
 an abort a queued prompt is not dispatched by counting: if the queue is reported empty, it ``is_removed``; if another
-prompt is dispatched, that may be ours or a later one.
+prompt is dispatched, that may be ours or a later one. A status reports the abort. Without one, a ``complete`` whose
+turn neither finished nor failed shows it.
+
+When the runner is lost in somebody's turn, early releases put the prompt back to the front of the queue and dispatch it
+again. That is one more turn for the same prompt, and no end.
 
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
 - ``is_active`` is true only if the runner works for us. Otherwise an abort would stop somebody else's turn.
-- The number of prompts ahead is never too small. If it is too large, the prompt waits in vain; if it were too small,
-  the prompt would get somebody else's answer.
+- The number of prompts ahead is exact, or the queue counts as unknown. If it were too small, the prompt would get the
+  answer of one before it; if it were too large, the answer of one behind it.
 - A message or turn is taken by at most one tracker of a process (``claim``): two people may send the same text at the
   same time.
 - Once ``RUNNING``, the turn's id never changes.
@@ -141,6 +145,7 @@ class PromptTracker:
         self._last_message: Literal["ours", "other"] | None = None  # since the last prompt was reported as queued
         self._ahead = 0
         self._ends = _Ends()
+        self._was_queued = False  # our prompt was reported as queued
         self._is_ambiguous = False  # a prompt was queued, and it may be ours or another
         self._may_be_removed = False  # a turn was aborted while ours was queued
         self._runner_was_free = False  # when our message came
@@ -152,6 +157,10 @@ class PromptTracker:
         self._finished_turns: set[str] = set()
         self._other_is_finished = False  # the turn ahead has ended, but the runner has not reported that it is free
         self._dequeue_follows = False  # the slot was emptied behind our message; the status that says so comes next
+        self._runner_is_lost = False  # in a turn that is not ours, and it has not come back
+        self._is_watched = False  # the socket was open before the prompt ended on which the runner works
+        self._end_is_explained = False  # the turn of the prompt that ends next was finished, or failed: not aborted
+        self._is_between = False  # a prompt has ended by `complete`, and nothing says that the next one has started
         self._may_be_early = False  # dispatched for such an end: until our turn starts, an abort might reach the other
 
     @classmethod
@@ -189,6 +198,15 @@ class PromptTracker:
             return own_id is not None and message_id == own_id
         return self.phase is PromptPhase.QUEUED and self.has_content(content)
 
+    def is_displaced_by(self, turn: TurnStarted) -> bool:
+        """Return whether a turn that starts after our runner was lost shows that it does not work for us any more.
+
+        Later releases wait for the runner, and it may begin our turn then. Early releases give it other prompts.
+        """
+        if self.has_started:
+            return turn.turn_id != self.turn_id
+        return self.phase is PromptPhase.DISPATCHED and not self._echo_at_dispatch
+
     def on_init(self, init: Init) -> None:
         """Note the runner's state, the queue and the connected users when the socket opened."""
         users = init.data.get("connectedUsers")
@@ -204,6 +222,7 @@ class PromptTracker:
             queued = init.data.get("promptsQueued")
             self._queue_is_known = True
             self._ends.runner_busy = bool(init.data.get("runnerBusy"))
+            self._is_watched = not self._ends.runner_busy
             self._ahead = self._ends.runner_busy + (queued if isinstance(queued, int) else 0)
 
     def on_single_slot(self) -> None:
@@ -239,11 +258,16 @@ class PromptTracker:
             self._on_own_message(message.id)
             return
         self._last_message = "other"
-        self._ends.runner_busy = True
+        self._note_message()
         if self._echo_at_dispatch:
             self._ahead = max(self._ahead, 1)
         elif self.phase is PromptPhase.SENT:
             self._ahead += 1
+
+    def _note_message(self) -> None:
+        """Note that the runner works, unless it was lost or sleeps and others wait for it: then this one waits, too."""
+        if self._echo_at_dispatch or self._ahead == 0:
+            self._ends.runner_busy = True
 
     def _on_own_message(self, message_id: str) -> None:
         self._last_message = "ours"
@@ -252,7 +276,7 @@ class PromptTracker:
         self._runner_was_free = self._queue_is_known and self._ahead == 0
         if self.phase is PromptPhase.QUEUED and self._runner_was_free:
             self._echo_at_dispatch = True  # it was queued without a message, and its message comes now
-        self._ends.runner_busy = True
+        self._note_message()
         is_first = self._queue_is_known and self._ahead <= self._other_is_finished
         if self._echo_at_dispatch or is_first:
             self._may_be_early = not self._echo_at_dispatch and self._ahead > 0
@@ -269,38 +293,66 @@ class PromptTracker:
         known = position if isinstance(position, int) and position > 0 else 1
         if last_message == "ours":
             if not self._queue_is_known:
-                self._queue_is_known, self._ahead = isinstance(position, int), 0
+                # Right behind an end, the place may count the prompt that has ended: then it says nothing for sure.
+                self._queue_is_known, self._ahead = isinstance(position, int) and not self._is_between, 0
             self._on_own_queued(known)
         elif last_message == "other" or not (self._queue_is_known or self._echo_at_dispatch):
             return
         elif self.phase is PromptPhase.SENT:
-            self._is_ambiguous = self._queue_is_known and self._ahead == 0
+            self._is_ambiguous = self._queue_is_known and self._ahead == 0 and not self._is_between
             self.phase = PromptPhase.QUEUED
-            self._ahead = max(self._ahead, known)
+            self._ahead = max(self._ahead, known - self._is_between)
         elif self.message_id is None:
             self._is_ambiguous = True
 
     def _on_own_queued(self, position: int) -> None:
         self.phase = PromptPhase.QUEUED
+        self._was_queued, self._may_be_early = True, False
         if self._runner_was_free:
             # The runner is asleep and the queue waits; or works on something unknown; or another prompt was queued.
             self._is_ambiguous = True
             self._ends.runner_busy = False
             position -= 1
+        elif self._is_between or not self._ends.runner_busy:
+            position -= 1  # it counts those in the queue, and the runner works on none, or on one that has ended
         self._ahead = max(self._ahead, position)
 
     def on_complete(self) -> bool:
         """Note ``complete``; return whether it ends our prompt."""
-        return self._ends.count_complete() and self._on_end()
+        if not self._ends.count_complete():
+            return False
+        self._is_between = True
+        if self._is_watched and not self._end_is_explained:
+            self.on_abort()
+        return self._on_end()
 
     def on_runner_busy(self) -> None:
         """Note that the runner works on a prompt; if our message came last, on ours."""
         self._last_message = None
         self._ends.runner_busy = True
+        self._is_between = False
 
     def on_abort(self) -> None:
         """Note that a turn was aborted that is not ours; early releases delete the prompts in the queue, too."""
-        self._may_be_removed = self.phase is PromptPhase.QUEUED and not self._echo_at_dispatch
+        if self._echo_at_dispatch:
+            return
+        if self.phase is PromptPhase.QUEUED:
+            self._may_be_removed = True
+        elif self.phase is PromptPhase.SENT and self._ahead > 1:
+            self._queue_is_known = False  # which of those ahead are left?
+
+    def on_runner_lost(self, *, is_given_up: bool) -> None:
+        """Note that the runner was lost in a turn that is not ours.
+
+        Its prompt goes back to the front of the queue, and is dispatched again: that is not the end of the prompt. If
+        the upstream says that the turn ``is_given_up``, it may be the end.
+        """
+        self._runner_is_lost, self._ends.runner_busy = True, False
+        self._other_is_finished = False  # even if its turn has ended: the runner has not reported it
+        if self.phase is PromptPhase.DISPATCHED and self._may_be_early:
+            self.phase, self._ahead = PromptPhase.QUEUED, 1
+        if is_given_up and not self._echo_at_dispatch:
+            self._queue_is_known = False
 
     def on_runner_free(self, *, next_started: bool, queue_is_empty: bool = False) -> bool:
         """Note a status that the runner is free; return whether it ends our prompt.
@@ -311,6 +363,7 @@ class PromptTracker:
         if queue_is_empty and self.echoes and self.message_id is None:
             self._queue_is_known, self._ahead = True, 0
         is_end = self._ends.count_status(next_started=next_started)
+        self._is_between = self._runner_is_lost = False
         if next_started and self._dequeue_follows:
             self._dequeue_follows = self._other_is_finished = False
             return False
@@ -322,6 +375,7 @@ class PromptTracker:
 
     def _on_end(self) -> bool:
         other_is_finished, self._other_is_finished = self._other_is_finished, False
+        self._end_is_explained, self._is_watched = False, True
         if self.has_started:
             return True
         if self.is_next and not other_is_finished:
@@ -342,14 +396,19 @@ class PromptTracker:
         """Note that a turn started; return whether it is ours."""
         if self.has_started:
             return False
+        self._is_between = False
+        if self._runner_is_lost and not self._echo_at_dispatch:
+            self._queue_is_known = False  # no prompt was taken from the queue, so this one was sent past it
+        self._runner_is_lost = False
         if turn.dialect == "client":
             self.on_browser_frame()
         may_be_ours = self.message_id is not None or not self.echoes
-        is_unclear = self._is_ambiguous and may_be_ours and self._ahead == 0
+        is_unclear = may_be_ours and (self._may_be_removed or (self._is_ambiguous and self._ahead == 0))
         if turn.channel == self.channel:
             if may_be_ours and not self._queue_is_known and self.phase in _WAITING:
-                is_reported = turn.dialect == "client" and self.reports_queued
-                if not is_reported or self.message_id is None:
+                # Our message was not queued, on an upstream that would report it.
+                was_dispatched = turn.dialect == "client" and self.reports_queued and not self._was_queued
+                if not was_dispatched or self.message_id is None:
                     self._candidates.add(turn.turn_id)
                     return False
                 self.phase = PromptPhase.DISPATCHED
@@ -366,10 +425,19 @@ class PromptTracker:
 
     def on_other_output(self, turn_id: str) -> None:
         """Note output of a turn that is not known to be ours."""
+        self._is_watched = True
+        if self._runner_is_lost:  # no more: it continues its turn
+            self._runner_is_lost, self._ends.runner_busy = False, True
         self.is_unclear = self.is_unclear or turn_id in self._candidates
 
-    def on_other_finished(self, turn_id: str) -> None:
-        """Note that a turn that is not ours has ended. The runner is free after its own report only."""
+    def on_other_finished(self, turn_id: str | None) -> None:
+        """Note that a turn that is not ours has ended; one that failed before any output may have no id.
+
+        The runner is free after its own report only.
+        """
+        self._end_is_explained = True
+        if turn_id is None:
+            return
         self.on_other_output(turn_id)
         if turn_id not in self._finished_turns:  # an end may be repeated, when tools report late
             self._finished_turns.add(turn_id)
@@ -379,7 +447,7 @@ class PromptTracker:
         if turn_id in self._other_turns:
             return
         self._other_turns.add(turn_id)
-        self._ends.runner_busy = True
+        self._ends.runner_busy = self._is_watched = True
         if self.phase in _WAITING:
             self._ahead = max(self._ahead, 1)
 

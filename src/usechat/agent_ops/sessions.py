@@ -198,6 +198,7 @@ def _read_sessions(content: bytes) -> "Iterator[ListedSession]":
     from usechat.agent_ops.access.directory import ListedSession
 
     decoder = msgspec.json.Decoder(_ImportedSession)
+    lines: dict[str, int] = {}
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
@@ -205,6 +206,9 @@ def _read_sessions(content: bytes) -> "Iterator[ListedSession]":
             found = decoder.decode(line)
         except msgspec.DecodeError as error:  # of which its ValidationError is one
             raise UnusableFile(f"line {number} is not a session: {error}") from None
+        first = lines.setdefault(found.session, number)
+        if first != number:
+            raise UnusableFile(f"lines {first} and {number} name the same session: {found.session}")
         yield ListedSession(found.session, found.kind, found.owner, found.enabled, dict(found.participants))
 
 

@@ -260,6 +260,7 @@ class Endpoints:
         source = await self._agents.open(agent)
         await self._admit(info)
         try:
+            await self._policy.admit(request)
             if self.stored is None:
                 prepare = partial(self._prepare, asked, info, make_context)
                 return await self.manager.start(info, source, prepare, has_left=has_left)

@@ -92,7 +92,7 @@ class AccessPolicy(Protocol):
     """Decides who may do what with which chat, and under which key the runs of a chat are stored.
 
     :class:`Endpoints` calls it in this order: ``authenticate`` before the body is read, ``identify`` once the chat's
-    id is known, ``key`` for the identity that came out.
+    id is known, ``key`` for the identity that came out, ``admit`` once its quotas allow a new run.
     """
 
     async def authenticate(self, request: Request) -> bool:
@@ -108,6 +108,10 @@ class AccessPolicy(Protocol):
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
         """Return the key of a chat's runs, made with :func:`chat_key`: no two chats share one."""
+        ...
+
+    async def admit(self, request: Request) -> None:
+        """Count a request that starts a run; raise ``TooManyRequests`` if others have sent too many before it."""
         ...
 
 
@@ -134,6 +138,9 @@ class AuthorizedChats:
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (people may share a chat)
         """Return the chat's id behind whatever else the route's path names."""
         return chat_key(request.path_params, chat_id)
+
+    async def admit(self, request: Request) -> None:
+        """Count nothing: only the quotas of each person limit their requests."""
 
 
 IN_LOOP: Final = 64 * 1024
