@@ -100,13 +100,32 @@ async def _wait_within(task: "asyncio.Future[Any]", seconds: float | None, waite
     now = asyncio.get_running_loop().time
     began, left = now(), seconds
     while not task.done() and (left is None or left > _PRECISION):
-        await asyncio.wait({task}, timeout=left)
+        await _wait(task, left)
         left = None if seconds is None else seconds - (now() - began - waited())
+
+
+async def _wait(task: "asyncio.Future[Any]", seconds: float | None) -> None:
+    """Wait for a task, as ``asyncio.wait`` does in twice the time: each item of a list waits for one."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def end(_task: object = None) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(end)
+    timer = None if seconds is None else loop.call_later(seconds, end)
+    try:
+        await ended
+    finally:
+        task.remove_done_callback(end)
+        if timer is not None:
+            timer.cancel()
 
 
 async def _end(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    await asyncio.wait({task}, timeout=_GRACE)
+    await _wait(task, _GRACE)
     if not task.done():
         _logger.error("a node did not end within %g s after it was cancelled; it is abandoned", _GRACE)
         task.add_done_callback(_log_error)

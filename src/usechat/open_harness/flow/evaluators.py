@@ -23,6 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from usechat.encoded_turns import encode_json
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
@@ -92,7 +93,6 @@ class _Evaluator:
         texts: Sequence[str],
         values: Mapping[str, Any],
         scopes: Sequence[Mapping[str, Any]],
-        timeout_ms: float,
         requester: Requester,
     ) -> bytes:
         """Send a request and return the answer.
@@ -101,15 +101,15 @@ class _Evaluator:
         each item of a list, a thread would take longer than the evaluation.
         """
         news = self._news(values, requester)
-        request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
+        request = {"texts": texts, "names": list(values), "scopes": scopes, **news}
         if not _CAN_WATCH_PIPES:
             return await in_thread(lambda: self._exchange(request))
         answer = self._next_frame()
-        frame = json.dumps(request).encode() if _is_small([news["values"], news["grown"], *scopes]) else b""
+        frame = encode_json(request) if _is_small([news["values"], news["grown"], *scopes]) else b""
         if 0 < len(frame) <= _PIPE_BYTES:
             self._send(frame)
         else:
-            await in_thread(lambda: self._send(frame or json.dumps(request).encode()))
+            await in_thread(lambda: self._send(frame or encode_json(request)))
         return await answer
 
     def _next_frame(self) -> "asyncio.Future[bytes]":
@@ -140,7 +140,7 @@ class _Evaluator:
             self._answer.set_result(frame)
 
     def _exchange(self, request: Mapping[str, Any]) -> bytes:
-        self._send(json.dumps(request).encode())
+        self._send(encode_json(request))
         return self._receive()
 
     def _send(self, frame: bytes) -> None:
@@ -266,7 +266,7 @@ async def evaluate_in_process(
             try:
                 if not evaluator.is_ready:
                     await _started(evaluator, limit)
-                frame = await evaluator.ask(texts, values, scopes, timeout_ms, requester)
+                frame = await evaluator.ask(texts, values, scopes, requester)
             except BaseException:
                 evaluator.kill()
                 raise
@@ -279,7 +279,7 @@ async def evaluate_in_process(
 def _answers(frame: bytes) -> list[list[Mapping[str, Any]]]:
     return [
         [{"value": json_value(each["value"])} if "value" in each else each for each in answers]
-        for answers in json.loads(frame)
+        for answers in json.loads(frame.decode())
     ]
 
 

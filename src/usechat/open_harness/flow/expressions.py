@@ -66,11 +66,17 @@ class Scope:
         requester: Requester | None = None,
     ) -> None:
         self.own: Mapping[str, Any] = own or {}
-        self.shared = {name: value for name, value in values.items() if name not in self.own}
-        self.values = {**self.shared, **self.own}
+        self.shared = values
+        if not self.own.keys().isdisjoint(values):
+            self.shared = {name: value for name, value in values.items() if name not in self.own}
         self.variables: Mapping[str, Any] = variables or {}
         self.answers: Answers = answers or {}
         self.requester = requester or Requester()
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All values by name."""
+        return {**self.shared, **self.own} if self.own else self.shared
 
 
 class AnswersAhead:
@@ -290,19 +296,19 @@ async def evaluate(text: str, scope: Scope, timeout_ms: float | None = None) -> 
 async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) -> _Values:
     """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    found = dict(scope.answers)
-    unknown = [text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope.values)]
+    found = scope.answers
+    unknown = tuple(text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope))
     if unknown:
         own = {"values": scope.own, "variables": scope.variables}
         shared = _readable(unknown, scope.shared)
         (answers,) = await evaluate_in_process(unknown, shared, [own], limit, scope.requester)
-        found.update(zip(unknown, answers, strict=True))
+        found = {**found, **dict(zip(unknown, answers, strict=True))}
 
     def value_of(text: str) -> Any:
         answer = found.get(text)
         if answer is None:
             try:
-                return json_value(evaluation.evaluate(text, scope.values, scope.variables, limit))
+                return json_value(evaluation.evaluate(text, scope.values, scope.variables))
             except Exception as error:
                 raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
         if "error" in answer:
@@ -312,9 +318,9 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
     return value_of
 
 
-def _is_quick(text: str, values: Mapping[str, Any]) -> bool:
+def _is_quick(text: str, scope: Scope) -> bool:
     syntax = read_syntax(text)
-    return syntax.is_trivial and not any(_leads_through_many(path, values) for path in syntax.paths)
+    return syntax.is_trivial and not any(_leads_through_many(path, scope.values) for path in syntax.paths)
 
 
 def _leads_through_many(path: Sequence[str], values: Mapping[str, Any]) -> bool:
@@ -340,7 +346,7 @@ async def evaluate_ahead(
     request fails, so that the limits hold for each item by itself.
     """
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    sent = [text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing)]
+    sent = tuple(text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing))
     if not sent:
         return [AnswersAhead({}, {}) for _ in items]
     scopes = [{"values": item.own, "variables": item.variables} for item in items]
@@ -354,16 +360,21 @@ async def evaluate_ahead(
 
 def _is_worth_sending(text: str, shared: Scope, changing: Container[str]) -> bool:
     syntax = read_syntax(text)
-    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared.values):
+    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared):
         return False
     return not any(name in changing for name in syntax.names & shared.shared.keys())
 
 
-def _readable(texts: Iterable[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _readable(texts: tuple[str, ...], values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values that expressions can read: to send them all for each item of a list would be quadratic."""
+    names = _readable_names(texts)
+    return values if names is None else {name: values[name] for name in names if name in values}
+
+
+@lru_cache(maxsize=_KEPT_EXPRESSIONS)
+def _readable_names(texts: tuple[str, ...]) -> frozenset[str] | None:
     names = [read_syntax(text).names for text in texts]
-    wanted = None if None in names else frozenset[str]().union(*(each for each in names if each is not None))
-    return values if wanted is None else {name: values[name] for name in wanted & values.keys()}
+    return None if None in names else frozenset[str]().union(*(each for each in names if each is not None))
 
 
 # Bindings: ``{{ expression }}`` within the strings of a node's input
