@@ -125,6 +125,33 @@ async def test_a_value_that_is_nested_too_deeply_fails_alone() -> None:
     assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
 
 
+async def test_a_function_may_call_itself_a_hundred_times_and_fails_alone_if_it_never_ends() -> None:
+    """jsonata in JavaScript has no limit but the stack."""
+    recursive = "($f := function($n) {{ $n <= 1 ? 1 : 1 + $f($n - 1) }}; $f({}))"
+    assert await evaluate(recursive.format(100), SCOPE) == 100
+    for _ in range(2):
+        with pytest.raises(ExpressionFailed, match="nested too deeply"):
+            await evaluate(recursive.format(100_000), SCOPE)
+    assert await evaluate(recursive.format(100), SCOPE) == 100
+
+
+@pytest.mark.parametrize("text", ["half an emoji: \ud83d", "\x00 \u2028 \N{GRINNING FACE}"])
+async def test_texts_of_every_kind_reach_an_evaluator_and_come_back(text: str) -> None:
+    assert await evaluate("$string(a) & item", Scope({"a": text}, own={"item": text})) == text + text
+
+
+async def test_a_time_limit_holds_for_each_request_of_many() -> None:
+    """One timer serves them all; it was set for a later time, or for an earlier one."""
+    requester = Requester("", "limits")
+    scope = Scope(SCOPE.values, requester=requester)
+    for before in (60_000, 1_000):
+        for _ in range(3):
+            assert await evaluate("$uppercase('fine')", scope, before) == "FINE"
+        async with asyncio.timeout(30):
+            with pytest.raises(ExpressionFailed, match="timed out after 2000 ms"):
+                await evaluate(EVIL, scope, 2_000)
+
+
 def test_a_system_without_a_limit_on_memory_evaluates_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_limits: object) -> None:
         raise ValueError("current limit exceeds maximum limit")  # what macOS answers
@@ -178,6 +205,20 @@ async def test_hostile_expressions_of_one_person_do_not_block_those_of_others() 
         for each in hostile:
             each.cancel()
         await asyncio.gather(*hostile, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "timed out"])
+async def test_expressions_that_no_longer_wait_for_a_process_leave_it_to_others(ends: str) -> None:
+    mallory = Scope(SCOPE.values, requester=Requester("mallory", "r"))
+    running = [asyncio.create_task(evaluate(EVIL, mallory, 60_000)) for _ in range(12)]
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(evaluate(EVIL, mallory, 100 if ends == "timed out" else 60_000)) for _ in range(4)]
+    await asyncio.sleep(0)
+    for each in [*running, *(waiting if ends == "cancelled" else [])]:  # all at once: some wait, some are just let in
+        each.cancel()
+    await asyncio.gather(*running, *waiting, return_exceptions=True)
+    async with asyncio.timeout(60):
+        assert await asyncio.gather(*(evaluate("$uppercase('y')", mallory, 60_000) for _ in range(9))) == ["Y"] * 9
 
 
 async def test_the_condition_of_an_edge_has_the_limit_of_the_node_to_which_it_leads() -> None:

@@ -82,50 +82,47 @@ async def run_within(
 
     The seconds that ``waited`` returns do not count.
     """
-    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(_run_and_tell(work, ended))
     try:
-        await _wait_within(task, timeout_ms / 1000 if timeout_ms else None, waited)
+        await _wait_within(ended, timeout_ms / 1000 if timeout_ms else None, waited)
     except asyncio.CancelledError:
         await _end(task)
         raise
-    if not task.done():
+    if not ended.done():
         error = timed_out()
         await _end(task)
         raise error
     return task.result()
 
 
-async def _wait_within(task: "asyncio.Future[Any]", seconds: float | None, waited: Callable[[], float]) -> None:
-    """Wait for a task, for some seconds that do not count those of ``waited``."""
-    now = asyncio.get_running_loop().time
-    began, left = now(), seconds
-    while not task.done() and (left is None or left > _PRECISION):
-        await _wait(task, left)
-        left = None if seconds is None else seconds - (now() - began - waited())
-
-
-async def _wait(task: "asyncio.Future[Any]", seconds: float | None) -> None:
-    """Wait for a task, as ``asyncio.wait`` does in twice the time: each item of a list waits for one."""
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-
-    def end(_task: object = None) -> None:
+async def _run_and_tell(work: Awaitable[Any], ended: "asyncio.Future[None]") -> Any:
+    """Return the result of the work, and set the future at its end: a callback of the task would be one step later."""
+    try:
+        return await work
+    finally:
         if not ended.done():
             ended.set_result(None)
 
-    task.add_done_callback(end)
-    timer = None if seconds is None else loop.call_later(seconds, end)
-    try:
+
+async def _wait_within(ended: "asyncio.Future[None]", seconds: float | None, waited: Callable[[], float]) -> None:
+    """Wait for a future, for some seconds that do not count those of ``waited``."""
+    if seconds is None:
         await ended
-    finally:
-        task.remove_done_callback(end)
-        if timer is not None:
-            timer.cancel()
+        return
+    now = asyncio.get_running_loop().time
+    began, left = now(), seconds
+    while True:
+        await asyncio.wait({ended}, timeout=left)
+        left = seconds - (now() - began - waited())
+        if ended.done() or left <= _PRECISION:
+            return
 
 
 async def _end(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    await _wait(task, _GRACE)
+    await asyncio.wait({task}, timeout=_GRACE)
     if not task.done():
         _logger.error("a node did not end within %g s after it was cancelled; it is abandoned", _GRACE)
         task.add_done_callback(_log_error)
