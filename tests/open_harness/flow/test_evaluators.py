@@ -152,6 +152,15 @@ async def test_a_time_limit_holds_for_each_request_of_many() -> None:
                 await evaluate(EVIL, scope, 2_000)
 
 
+async def test_the_time_limit_of_a_small_request_is_not_that_of_a_large_one_after_it() -> None:
+    requester = Requester("", "limits")
+    own: list[dict[str, Any]] = [{"values": {}, "variables": {}}]
+    for limit in (60_000, 1_000):  # the first one waits for the process
+        assert await evaluate_in_process(["$uppercase('x')"], {}, own, limit, requester) == [[{"value": "X"}]]
+    slow, values = "$count(list) + $count([1..200000].($ * 2))", {"list": list(range(100_000))}
+    assert await evaluate_in_process([slow], values, own, 60_000, requester) == [[{"value": 300_000}]]
+
+
 def test_a_system_without_a_limit_on_memory_evaluates_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_limits: object) -> None:
         raise ValueError("current limit exceeds maximum limit")  # what macOS answers

@@ -102,9 +102,15 @@ class _Evaluator:
     ) -> bytes:
         """Send a request and return the answer; raise TimeoutError at the deadline, which is a time of the event loop.
 
-        Large requests are written in a thread, because a pipe that is full blocks. For a small one, such as that of
-        each item of a list, a thread would take longer than the evaluation, and so would a timer of its own.
+        The time in which the process starts does not count. Large requests are written in a thread, because a pipe that
+        is full blocks. For a small one, such as that of each item of a list, a thread would take longer than the
+        evaluation; and timers of their own would slow the event loop down.
         """
+        if not self.is_ready:
+            now = asyncio.get_running_loop().time
+            began = now()
+            await self.wait_until_ready()
+            deadline += now() - began
         news = self._news(values, requester)
         request = {"texts": texts, "names": list(values), "scopes": scopes, **news}
         frame = b""
@@ -115,6 +121,7 @@ class _Evaluator:
             self._watch(deadline)
             self._send(frame)
             return await answer
+        self._stop_timer()
         async with asyncio.timeout_at(deadline):
             if not _CAN_WATCH_PIPES:
                 return await in_thread(lambda: self._exchange(request))
@@ -323,35 +330,18 @@ async def evaluate_in_process(
     try:
         await slots.take(requester.owner, deadline)
         try:
-            frame = await _ask(_take(requester.run_id, loop), texts, values, scopes, requester, deadline)
+            evaluator = _take(requester.run_id, loop)
+            try:
+                frame = await evaluator.ask(texts, values, scopes, requester, deadline)
+            except BaseException:
+                evaluator.kill()
+                raise
+            _idle.append(evaluator)
         finally:
             slots.give_back(requester.owner)
     except TimeoutError:
         raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
     return _answers(frame) if len(frame) <= _PIPE_BYTES else await in_thread(lambda: _answers(frame))
-
-
-async def _ask(
-    evaluator: _Evaluator,
-    texts: Sequence[str],
-    values: Mapping[str, Any],
-    scopes: Sequence[Mapping[str, Any]],
-    requester: Requester,
-    deadline: float,
-) -> bytes:
-    """Ask an evaluator, which is idle afterwards. The time in which it starts does not count."""
-    try:
-        if not evaluator.is_ready:
-            now = asyncio.get_running_loop().time
-            began = now()
-            await evaluator.wait_until_ready()
-            deadline += now() - began
-        frame = await evaluator.ask(texts, values, scopes, requester, deadline)
-    except BaseException:
-        evaluator.kill()
-        raise
-    _idle.append(evaluator)
-    return frame
 
 
 def _answers(frame: bytes) -> list[list[Mapping[str, Any]]]:
