@@ -173,10 +173,20 @@ def test_runs_of_an_instant_that_the_clock_cannot_divide_are_in_order(monkeypatc
     assert starts == sorted(set(starts))
 
 
-def test_values_with_any_text_come_back_as_they_were(store: FlowRunStore) -> None:
-    session = {"messages": [[1, "a\u0000b \U0001f600 'quoted' %s :name {}"]]}
+@pytest.mark.parametrize("text", ["a\u0000b \U0001f600 'quoted' %s :name {}", "half an emoji: \ud83d"])
+def test_values_with_any_text_come_back_as_they_were(store: FlowRunStore, text: str) -> None:
+    session, event = {"messages": [[1, text]]}, {"type": "agent:text:delta", "content": text}
+    paused = {**snapshot("paused"), "outputs": {"a": {"text": text}}}
     store.save_session("s", session)
+    store.append_event("r", event)
+    store.save_snapshot("r", paused)
     assert store.load_session("s") == session
+    assert store.load_events("r") == [(1, event)]
+    assert (store.unfinished_run("c"), store.load_snapshot("r")) == ("r", paused)
+    if isinstance(store, SharedRunStore):
+        store.send_command("r", {"type": "send", "message": text})
+        store.flush()
+        assert store.take_commands(["r"]) == [("r", {"type": "send", "message": text})]
 
 
 def test_workers_that_start_at_the_same_time_share_the_store(open_store: Callable[[], FlowRunStore]) -> None:
@@ -216,6 +226,17 @@ async def test_a_flow_that_paused_on_one_worker_goes_on_at_another_and_only_once
     await said(first, "hello again", 3)  # the first worker has not kept the run that the second has ended
     again = stores[1].unfinished_run("chat")
     assert (again is not None, again != paused) == (True, True)
+
+
+def test_a_database_that_cannot_be_used_is_told_when_it_is_opened(postgres: str) -> None:
+    for url, told in [
+        ("postgresql://user:secret@127.0.0.1:1/runs", "ConnectionRefusedError"),
+        (postgres.replace("/postgres?", "/missing?"), 'database "missing" does not exist'),
+    ]:
+        with PostgresRunStore(url) as store, pytest.raises(InvalidSetting, match=told) as raised:
+            store.open()
+        assert "the run database cannot be used" in str(raised.value)
+        assert "secret" not in str(raised.value)
 
 
 def test_a_store_of_another_kind_is_refused() -> None:

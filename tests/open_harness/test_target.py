@@ -222,6 +222,16 @@ def test_a_store_of_runs_comes_from_the_command_line(folder: Path, monkeypatch: 
         open_target("ws://localhost/ws", run_store="runs.db")
 
 
+def test_a_database_of_runs_that_cannot_be_reached_is_told_before_anything_is_served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["serve", "flow.yaml", "--port", "0", "--run-store", "postgresql://user@127.0.0.1:1/runs"]) == 2
+    told = capfd.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "--run-store: the run database cannot be used: ConnectionRefusedError: " in told.err
+
+
 def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:
     with pytest.raises(UsechatError, match="--registry is for flow files"):
         open_target("ws://localhost/ws", registry="greetings:greet")

@@ -116,11 +116,17 @@ def _run_store(place: str) -> "FlowRunStore":
     from usechat.open_harness.engine.postgres_store import PostgresRunStore
 
     try:
-        return PostgresRunStore(place)
+        store = PostgresRunStore(place)
     except InvalidSetting:
         raise InvalidSetting(
             "--run-store takes the name of an SQLite file, or a URL such as postgresql://USER@HOST/DATABASE"
         ) from None
+    try:
+        store.open()
+    except InvalidSetting as error:
+        store.close()
+        raise InvalidSetting(f"--run-store: {error}") from None
+    return store
 
 
 def _registry(name: str) -> "NodeRegistry":

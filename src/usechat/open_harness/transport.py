@@ -7,8 +7,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-import msgspec
-
 from usechat.errors import PublicError
 from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
 from usechat.open_harness.engine.agent_sessions import message_id
@@ -21,6 +19,7 @@ from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Start
 from usechat.protocol.request import ApprovalAnswer, ChatRequest
+from usechat.protocol.values import json_text
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
@@ -260,7 +259,7 @@ def _answer(turn: Turn) -> str:
         for approval in turn.approvals:
             return _decision(approval)
         for output in turn.tool_outputs:
-            return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
+            return output.output if isinstance(output.output, str) else json_text(output.output)
     return _text_alone(turn)
 
 

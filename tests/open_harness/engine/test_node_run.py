@@ -90,6 +90,24 @@ async def test_a_node_that_never_ends_times_out(function: str) -> None:
         assert await asyncio.to_thread(flow_functions.left_behind.wait, 30), "its thread sees that it was stopped"
 
 
+async def test_a_node_with_the_shortest_time_limit_begins_before_it_times_out() -> None:
+    begun = []
+
+    async def at_once() -> str:
+        begun.append(1)
+        return "done"
+
+    async def slow() -> None:
+        begun.append(2)
+        await asyncio.Event().wait()
+
+    at_least = Policy(timeout_ms=1)
+    assert await node_run.run_with_policy(at_once, at_least, on_timeout=print, on_retry=print) == "done"
+    with pytest.raises(NodeTimedOut):
+        await node_run.run_with_policy(slow, at_least, on_timeout=lambda: None, on_retry=print)
+    assert begun == [1, 2]
+
+
 async def test_a_node_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_run, "_GRACE", 0.01)
     go_on = asyncio.Event()

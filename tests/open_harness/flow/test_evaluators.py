@@ -125,6 +125,42 @@ async def test_a_value_that_is_nested_too_deeply_fails_alone() -> None:
     assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
 
 
+async def test_a_function_may_call_itself_a_hundred_times_and_fails_alone_if_it_never_ends() -> None:
+    """jsonata in JavaScript has no limit but the stack."""
+    recursive = "($f := function($n) {{ $n <= 1 ? 1 : 1 + $f($n - 1) }}; $f({}))"
+    assert await evaluate(recursive.format(100), SCOPE) == 100
+    for _ in range(2):
+        with pytest.raises(ExpressionFailed, match="nested too deeply"):
+            await evaluate(recursive.format(100_000), SCOPE)
+    assert await evaluate(recursive.format(100), SCOPE) == 100
+
+
+@pytest.mark.parametrize("text", ["half an emoji: \ud83d", "\x00 \u2028 \N{GRINNING FACE}"])
+async def test_texts_of_every_kind_reach_an_evaluator_and_come_back(text: str) -> None:
+    assert await evaluate("$string(a) & item", Scope({"a": text}, own={"item": text})) == text + text
+
+
+async def test_a_time_limit_holds_for_each_request_of_many() -> None:
+    """One timer serves them all; it was set for a later time, or for an earlier one."""
+    requester = Requester("", "limits")
+    scope = Scope(SCOPE.values, requester=requester)
+    for before in (60_000, 1_000):
+        for _ in range(3):
+            assert await evaluate("$uppercase('fine')", scope, before) == "FINE"
+        async with asyncio.timeout(30):
+            with pytest.raises(ExpressionFailed, match="timed out after 2000 ms"):
+                await evaluate(EVIL, scope, 2_000)
+
+
+async def test_the_time_limit_of_a_small_request_is_not_that_of_a_large_one_after_it() -> None:
+    requester = Requester("", "limits")
+    own: list[dict[str, Any]] = [{"values": {}, "variables": {}}]
+    for limit in (60_000, 1_000):  # the first one waits for the process
+        assert await evaluate_in_process(["$uppercase('x')"], {}, own, limit, requester) == [[{"value": "X"}]]
+    slow, values = "$count(list) + $count([1..200000].($ * 2))", {"list": list(range(100_000))}
+    assert await evaluate_in_process([slow], values, own, 60_000, requester) == [[{"value": 300_000}]]
+
+
 def test_a_system_without_a_limit_on_memory_evaluates_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_limits: object) -> None:
         raise ValueError("current limit exceeds maximum limit")  # what macOS answers
@@ -180,6 +216,20 @@ async def test_hostile_expressions_of_one_person_do_not_block_those_of_others() 
         await asyncio.gather(*hostile, return_exceptions=True)
 
 
+@pytest.mark.parametrize("ends", ["cancelled", "timed out"])
+async def test_expressions_that_no_longer_wait_for_a_process_leave_it_to_others(ends: str) -> None:
+    mallory = Scope(SCOPE.values, requester=Requester("mallory", "r"))
+    running = [asyncio.create_task(evaluate(EVIL, mallory, 60_000)) for _ in range(12)]
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(evaluate(EVIL, mallory, 100 if ends == "timed out" else 60_000)) for _ in range(4)]
+    await asyncio.sleep(0)
+    for each in [*running, *(waiting if ends == "cancelled" else [])]:  # all at once: some wait, some are just let in
+        each.cancel()
+    await asyncio.gather(*running, *waiting, return_exceptions=True)
+    async with asyncio.timeout(60):
+        assert await asyncio.gather(*(evaluate("$uppercase('y')", mallory, 60_000) for _ in range(9))) == ["Y"] * 9
+
+
 async def test_the_condition_of_an_edge_has_the_limit_of_the_node_to_which_it_leads() -> None:
     described = flow(constant("a", 1), constant("b", 2, policy={"timeoutMs": 300}), edges=(edge("a->b", when=EVIL),))
     _, snapshot = await run(described, {"message": WORDS})
@@ -215,7 +265,7 @@ async def test_a_path_through_a_long_list_is_evaluated_in_an_evaluator(
     items = [{"x": number} for number in range(count)]
     scope = Scope({"a": {"list": items, "nested": [items]}})
     found = await evaluate(text, scope)
-    assert (found, asked) == (evaluation.evaluate(text, scope.values, {}, 60_000), [1] * is_sent)
+    assert (found, asked) == (evaluation.evaluate(text, scope.values, {}), [1] * is_sent)
 
 
 @pytest.mark.parametrize(("count", "is_read_in_a_thread"), [(10, False), (100_000, True)])

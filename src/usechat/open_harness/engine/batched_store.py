@@ -6,8 +6,7 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-import msgspec
-
+from usechat.encoded_turns import decode_json, encode_json
 from usechat.errors import StoreClosed
 from usechat.open_harness.engine.store import Session, is_running, is_unfinished
 from usechat.open_harness.runtime_protocol import Command, Event, Snapshot
@@ -99,24 +98,24 @@ class BatchedRunStore(ABC):
         """Return the latest snapshot."""
         self.flush()
         text = self._read_snapshot(run_id)
-        return None if text is None else msgspec.json.decode(text)
+        return None if text is None else decode_json(text.encode())
 
     def load_events(self, run_id: str, after: int = 0) -> list[tuple[int, Event]]:
         """Return the events of a run whose number is greater than ``after``."""
         self.flush()
-        return [(number, msgspec.json.decode(text)) for number, text in self._read_events(run_id, after)]
+        return [(number, decode_json(text.encode())) for number, text in self._read_events(run_id, after)]
 
     def unfinished_run(self, chat_id: str, owner: str = "") -> str | None:
         """Return the latest run of a chat if it can be resumed."""
         self.flush()
         latest = self._read_latest(chat_id, owner)
-        return latest[0] if latest is not None and is_unfinished(msgspec.json.decode(latest[1])) else None
+        return latest[0] if latest is not None and is_unfinished(decode_json(latest[1].encode())) else None
 
     def running_run(self, chat_id: str, owner: str = "") -> str | None:
         """Return the latest run of a chat if a process is running it."""
         self.flush()
         latest = self._read_latest(chat_id, owner)
-        return latest[0] if latest is not None and is_running(msgspec.json.decode(latest[1])) else None
+        return latest[0] if latest is not None and is_running(decode_json(latest[1].encode())) else None
 
     def send_command(self, run_id: str, command: Command) -> None:
         """Store a command; it is written soon."""
@@ -124,13 +123,13 @@ class BatchedRunStore(ABC):
 
     def take_commands(self, run_ids: Collection[str]) -> list[tuple[str, Command]]:
         """Remove and return the commands for these runs."""
-        return [(run_id, msgspec.json.decode(text)) for run_id, text in self._take_commands(list(run_ids))]
+        return [(run_id, decode_json(text.encode())) for run_id, text in self._take_commands(list(run_ids))]
 
     def load_session(self, session_id: str) -> Session | None:
         """Return a session."""
         self.flush()
         text = self._read_session(session_id)
-        return None if text is None else msgspec.json.decode(text)
+        return None if text is None else decode_json(text.encode())
 
     def flush(self) -> None:
         """Wait until everything written so far is stored; raise the error of a write that failed."""
@@ -154,7 +153,7 @@ class BatchedRunStore(ABC):
 
     def _add(self, kind: Kind, name: str, value: Any) -> None:
         # Encoded now: the caller may change the value before the thread writes it.
-        text = msgspec.json.encode(json_value(value)).decode()
+        text = encode_json(json_value(value)).decode()
         with self._changed:
             if self._is_closed:
                 raise StoreClosed("the run store is closed")

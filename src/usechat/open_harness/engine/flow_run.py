@@ -184,7 +184,10 @@ class FlowRun:
 
     def inbox(self, run_id: str) -> Inbox:
         """Return the inbox of one invocation of a node."""
-        return self._inboxes.setdefault(run_id, Inbox())
+        found = self._inboxes.get(run_id)
+        if found is None:
+            found = self._inboxes[run_id] = Inbox()
+        return found
 
     def take_waiting(self) -> list[Any]:
         """Remove and return the unread commands of all inboxes."""

@@ -82,26 +82,42 @@ async def run_within(
 
     The seconds that ``waited`` returns do not count.
     """
-    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(_run_and_tell(work, ended))
     try:
-        await _wait_within(task, timeout_ms / 1000 if timeout_ms else None, waited)
+        await _wait_within(ended, timeout_ms / 1000 if timeout_ms else None, waited)
     except asyncio.CancelledError:
         await _end(task)
         raise
-    if not task.done():
+    if not ended.done():
         error = timed_out()
         await _end(task)
         raise error
     return task.result()
 
 
-async def _wait_within(task: "asyncio.Future[Any]", seconds: float | None, waited: Callable[[], float]) -> None:
-    """Wait for a task, for some seconds that do not count those of ``waited``."""
+async def _run_and_tell(work: Awaitable[Any], ended: "asyncio.Future[None]") -> Any:
+    """Return the result of the work, and set the future at its end: a callback of the task would be one step later."""
+    try:
+        return await work
+    finally:
+        if not ended.done():
+            ended.set_result(None)
+
+
+async def _wait_within(ended: "asyncio.Future[None]", seconds: float | None, waited: Callable[[], float]) -> None:
+    """Wait for a future, for some seconds that do not count those of ``waited``."""
+    if seconds is None:
+        await ended
+        return
     now = asyncio.get_running_loop().time
     began, left = now(), seconds
-    while not task.done() and (left is None or left > _PRECISION):
-        await asyncio.wait({task}, timeout=left)
-        left = None if seconds is None else seconds - (now() - began - waited())
+    while True:
+        await asyncio.wait({ended}, timeout=left)
+        left = seconds - (now() - began - waited())
+        if ended.done() or left <= _PRECISION:
+            return
 
 
 async def _end(task: "asyncio.Future[Any]") -> None:

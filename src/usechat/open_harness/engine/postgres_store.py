@@ -10,8 +10,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-import msgspec
-
+from usechat.encoded_turns import decode_json
 from usechat.errors import InvalidSetting, MissingDependency
 from usechat.open_harness.engine.batched_store import BatchedRunStore, Record
 
@@ -33,7 +32,7 @@ try:
         select,
     )
     from sqlalchemy.dialects.postgresql import insert
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
     from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 except ImportError:
     raise MissingDependency("sqlalchemy", "postgresql") from None
@@ -87,7 +86,8 @@ class PostgresRunStore(BatchedRunStore):
     """Stores flow runs in PostgreSQL; all workers can use it at the same time.
 
     Raises :class:`~usechat.errors.InvalidSetting` for a URL of another kind and
-    :class:`~usechat.errors.MissingDependency` if a package is missing. It connects when it is first used.
+    :class:`~usechat.errors.MissingDependency` if a package is missing. It connects when it is first used, or by
+    :meth:`open`.
 
     >>> from usechat.open_harness import FlowRuntimes
     >>> flow = {"name": "greet", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hello."}}]}
@@ -102,6 +102,14 @@ class PostgresRunStore(BatchedRunStore):
         self._looping = threading.Thread(target=self._loop.run_forever, name="usechat-postgres", daemon=True)
         self._looping.start()
         super().__init__()
+
+    def open(self) -> None:
+        """Connect, and create the tables; raise :class:`~usechat.errors.InvalidSetting` if that cannot be done."""
+        try:
+            self._wait_for(self._execute([]))
+        except (SQLAlchemyError, OSError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise InvalidSetting(f"the run database cannot be used: {type(cause).__name__}: {cause}") from None
 
     def _write_batch(self, batch: list[Record]) -> None:
         self._wait_for(self._execute([_statement(record, int(time.time() * 1000)) for record in batch]))
@@ -190,7 +198,7 @@ def _append(table: Table, run_id: str, values: dict[str, Any]) -> Executable:
 
 def _keys(text: str) -> dict[str, Any]:
     """Return what a snapshot is found by."""
-    snapshot = msgspec.json.decode(text)
+    snapshot = decode_json(text.encode())
     chat_id = snapshot.get("input", {}).get("chatId")
     return {
         "chat_id": chat_id if isinstance(chat_id, str) else "",

@@ -4,7 +4,7 @@ An evaluator (:mod:`~usechat.open_harness.flow.evaluators`) runs this file by it
 standard library alone: an evaluator starts in a fraction of the time that ``import usechat`` takes.
 
 The protocol: frames of JSON in both directions, each after its length in four bytes. The first frame that an evaluator
-sends is empty: it is ready. A request is ``{texts, names, forgets, values, grown, scopes, timeoutMs}``. The evaluator
+sends is empty: it is ready. A request is ``{texts, names, forgets, values, grown, scopes}``. The evaluator
 keeps ``values`` by name until a request ``forgets`` them, and adds the items of ``grown`` to the ``iterations`` of a
 kept value. ``names`` are those that the request's expressions see; each scope, ``{values, variables}``, adds its own.
 The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for each text.
@@ -20,8 +20,6 @@ from typing import Any, BinaryIO, Final
 
 __all__ = ["compile_expression", "evaluate", "frame_in", "limit_memory", "read_frame", "write_frame"]
 
-_DEEPEST: Final = 100
-"""How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
 _KEPT_EXPRESSIONS: Final = 1024
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
 """The address space of an evaluator. Python and jsonata take about a tenth of it."""
@@ -39,13 +37,11 @@ def compile_expression(text: str) -> Any:
     return compiled
 
 
-def evaluate(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> Any:
-    """Return the value of an expression; what does not exist is ``None``. The limit does not interrupt functions."""
+def evaluate(text: str, values: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; what does not exist is ``None``."""
     compiled = compile_expression(text)
     # Functions read the clock of the current expression; for the library that is the one which was compiled last.
     compiled.CURRENT.jsonata = compiled
-    # The clock of the bounds starts when they are set.
-    compiled.environment.set_runtime_bounds(timeout_ms, _DEEPEST)
     # Bindings are always given: without them the library would write into the compiled expression.
     return compiled.evaluate(values, variables)
 
@@ -97,14 +93,14 @@ def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
     values = {**shared, **scope["values"]}
-    answers = [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+    answers = [_answer(text, values, scope["variables"]) for text in request["texts"]]
     return f"[{','.join(answers)}]"
 
 
-def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> str:
+def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
     """Return an answer as JSON. A value that cannot be written fails alone, and not the process."""
     try:
-        return _ENCODER.encode({"value": evaluate(text, values, variables, timeout_ms)})
+        return _ENCODER.encode({"value": evaluate(text, values, variables)})
     except MemoryError:
         error = "it needs too much memory"
     except RecursionError:

@@ -19,10 +19,12 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
+from usechat.encoded_turns import encode_json
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
@@ -77,6 +79,8 @@ class _Evaluator:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: asyncio.Future[bytes] | None = None
         self._received = bytearray()
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def is_free_for(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return whether an event loop may use it: no other one that runs reads its answers."""
@@ -84,7 +88,8 @@ class _Evaluator:
 
     async def wait_until_ready(self) -> None:
         """Wait for the frame that says that the evaluator takes requests."""
-        await (self._next_frame() if _CAN_WATCH_PIPES else in_thread(self._receive))
+        async with asyncio.timeout(_START_SECONDS):
+            await (self._next_frame() if _CAN_WATCH_PIPES else in_thread(self._receive))
         self.is_ready = True
 
     async def ask(
@@ -92,30 +97,67 @@ class _Evaluator:
         texts: Sequence[str],
         values: Mapping[str, Any],
         scopes: Sequence[Mapping[str, Any]],
-        timeout_ms: float,
         requester: Requester,
+        deadline: float,
     ) -> bytes:
-        """Send a request and return the answer.
+        """Send a request and return the answer; raise TimeoutError at the deadline, which is a time of the event loop.
 
-        Large requests are written in a thread, because a pipe that is full blocks. For a small one, such as that of
-        each item of a list, a thread would take longer than the evaluation.
+        The time in which the process starts does not count. Large requests are written in a thread, because a pipe that
+        is full blocks. For a small one, such as that of each item of a list, a thread would take longer than the
+        evaluation; and timers of their own would slow the event loop down.
         """
+        if not self.is_ready:
+            now = asyncio.get_running_loop().time
+            began = now()
+            await self.wait_until_ready()
+            deadline += now() - began
         news = self._news(values, requester)
-        request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
-        if not _CAN_WATCH_PIPES:
-            return await in_thread(lambda: self._exchange(request))
-        answer = self._next_frame()
-        frame = json.dumps(request).encode() if _is_small([news["values"], news["grown"], *scopes]) else b""
+        request = {"texts": texts, "names": list(values), "scopes": scopes, **news}
+        frame = b""
+        if _CAN_WATCH_PIPES and _is_small([news["values"], news["grown"], *scopes]):
+            frame = encode_json(request)
         if 0 < len(frame) <= _PIPE_BYTES:
+            answer = self._next_frame()
+            self._watch(deadline)
             self._send(frame)
+            return await answer
+        self._stop_timer()
+        async with asyncio.timeout_at(deadline):
+            if not _CAN_WATCH_PIPES:
+                return await in_thread(lambda: self._exchange(request))
+            answer = self._next_frame()
+            await in_thread(lambda: self._send(frame or encode_json(request)))
+            return await answer
+
+    def _watch(self, deadline: float) -> None:
+        """Let the awaited answer fail at the deadline. One timer serves many requests: it goes on if it is early."""
+        assert self._loop is not None, "it watches the pipe"
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            self._stop_timer()
+            self._timer = self._loop.call_at(deadline, self._end_of_timer)
+
+    def _end_of_timer(self) -> None:
+        assert self._loop is not None, "it has the timer"
+        assert self._answer is not None, "an answer was awaited"
+        self._timer = None
+        if self._answer.done():
+            return
+        if self._loop.time() < self._deadline:
+            self._watch(self._deadline)
         else:
-            await in_thread(lambda: self._send(frame or json.dumps(request).encode()))
-        return await answer
+            self._answer.set_exception(TimeoutError())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _next_frame(self) -> "asyncio.Future[bytes]":
         """Return a future of the next frame. The event loop watches the pipe from the first time on."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            self._stop_timer()
             self._loop = loop
             loop.add_reader(self._answers.fileno(), self._read)
         self._answer = loop.create_future()
@@ -140,7 +182,7 @@ class _Evaluator:
             self._answer.set_result(frame)
 
     def _exchange(self, request: Mapping[str, Any]) -> bytes:
-        self._send(json.dumps(request).encode())
+        self._send(encode_json(request))
         return self._receive()
 
     def _send(self, frame: bytes) -> None:
@@ -152,6 +194,7 @@ class _Evaluator:
 
     def kill(self) -> None:
         """Kill the process and wait for its end, in a thread: another one may be waiting for its answer."""
+        self._stop_timer()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._answers.fileno())
         self._process.kill()
@@ -227,18 +270,41 @@ def _is_small(values: list[Any]) -> bool:
 
 
 class _Slots:
-    """How many evaluators may be in use: by all, and by each owner."""
+    """How many evaluators are in use: by all, and by each owner."""
 
     def __init__(self) -> None:
-        self.all = asyncio.Semaphore(_MAXIMUM)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._used: Counter[str] = Counter()
+        self._waiting: dict[asyncio.Future[None], str] = {}
 
-    def share(self, owner: str) -> asyncio.Semaphore:
-        """Return the share of an owner; it is forgotten when nothing uses it."""
-        share = self._shares.get(owner)
-        if share is None:
-            share = self._shares[owner] = asyncio.Semaphore(_MAXIMUM // 2)
-        return share
+    async def take(self, owner: str, deadline: float) -> None:
+        """Take a slot, or wait for one; raise TimeoutError at the deadline."""
+        if self._has_one_for(owner):
+            self._used[owner] += 1
+            return
+        granted = asyncio.get_running_loop().create_future()
+        self._waiting[granted] = owner
+        try:
+            async with asyncio.timeout_at(deadline):
+                await granted
+        except BaseException:
+            if self._waiting.pop(granted, None) is None:
+                self.give_back(owner)
+            raise
+
+    def give_back(self, owner: str) -> None:
+        """Give back a slot, to the first who waits and may have it."""
+        self._used[owner] -= 1
+        if not self._used[owner]:
+            del self._used[owner]
+        for granted, waiting in self._waiting.items():
+            if not granted.done() and self._has_one_for(waiting):
+                del self._waiting[granted]
+                self._used[waiting] += 1
+                granted.set_result(None)
+                return
+
+    def _has_one_for(self, owner: str) -> bool:
+        return self._used.total() < _MAXIMUM and self._used[owner] < _MAXIMUM // 2
 
 
 _idle: Final[list[_Evaluator]] = []
@@ -259,18 +325,20 @@ async def evaluate_in_process(
     ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
     """
     loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
     slots = _slots_of(loop)
     try:
-        async with asyncio.timeout(timeout_ms / 1000) as limit, slots.share(requester.owner), slots.all:
+        await slots.take(requester.owner, deadline)
+        try:
             evaluator = _take(requester.run_id, loop)
             try:
-                if not evaluator.is_ready:
-                    await _started(evaluator, limit)
-                frame = await evaluator.ask(texts, values, scopes, timeout_ms, requester)
+                frame = await evaluator.ask(texts, values, scopes, requester, deadline)
             except BaseException:
                 evaluator.kill()
                 raise
             _idle.append(evaluator)
+        finally:
+            slots.give_back(requester.owner)
     except TimeoutError:
         raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
     return _answers(frame) if len(frame) <= _PIPE_BYTES else await in_thread(lambda: _answers(frame))
@@ -279,7 +347,7 @@ async def evaluate_in_process(
 def _answers(frame: bytes) -> list[list[Mapping[str, Any]]]:
     return [
         [{"value": json_value(each["value"])} if "value" in each else each for each in answers]
-        for answers in json.loads(frame)
+        for answers in json.loads(frame.decode())
     ]
 
 
@@ -299,17 +367,6 @@ def _take(run_id: str, loop: asyncio.AbstractEventLoop) -> _Evaluator:
     evaluator = (knowing or free)[-1]
     _idle.remove(evaluator)
     return evaluator
-
-
-async def _started(evaluator: _Evaluator, limit: asyncio.Timeout) -> None:
-    """Wait until an evaluator has started, without counting that into the time limit."""
-    now = asyncio.get_running_loop().time
-    deadline = limit.when()
-    assert deadline is not None, "there is a time limit"
-    left = deadline - now()
-    limit.reschedule(now() + _START_SECONDS)
-    await evaluator.wait_until_ready()
-    limit.reschedule(now() + left)
 
 
 def _named(texts: Sequence[str]) -> str:

@@ -66,11 +66,17 @@ class Scope:
         requester: Requester | None = None,
     ) -> None:
         self.own: Mapping[str, Any] = own or {}
-        self.shared = {name: value for name, value in values.items() if name not in self.own}
-        self.values = {**self.shared, **self.own}
+        self.shared = values
+        if not self.own.keys().isdisjoint(values):
+            self.shared = {name: value for name, value in values.items() if name not in self.own}
         self.variables: Mapping[str, Any] = variables or {}
         self.answers: Answers = answers or {}
         self.requester = requester or Requester()
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All values by name."""
+        return {**self.shared, **self.own} if self.own else self.shared
 
 
 class AnswersAhead:
@@ -102,14 +108,15 @@ _WHOLE: Final = frozenset({"wildcard", "descendant", "parent"})
 class Syntax(NamedTuple):
     """What the syntax of an expression tells.
 
-    ``names`` are the values that it can read; ``None`` if that may be any. ``paths`` are the paths of a trivial
-    expression, each as the names of its steps. ``input_keys`` are the keys of
-    ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it asks for. ``reads_clock`` tells
-    whether its value depends on when it is evaluated.
+    ``names`` are the values that it can read; ``None`` if that may be any. ``variables`` are the variables and the
+    functions that it names. ``paths`` are the paths of a trivial expression, each as the names of its steps.
+    ``input_keys`` are the keys of ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it
+    asks for. ``reads_clock`` tells whether its value depends on when it is evaluated.
     """
 
     is_trivial: bool
     names: frozenset[str] | None
+    variables: frozenset[str]
     paths: tuple[tuple[str, ...], ...]
     input_keys: frozenset[str]
     optional_keys: frozenset[str]
@@ -133,6 +140,7 @@ def read_syntax(text: str) -> Syntax:
     return Syntax(
         all(_is_trivial(symbol) for symbol in symbols),
         None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
+        frozenset(str(symbol.value) for symbol in symbols if symbol.type == "variable"),
         tuple(tuple(str(step.value) for step in symbol.steps) for symbol in symbols if symbol.type == "path"),
         _input_keys(symbols),
         _input_keys(asked),
@@ -290,19 +298,20 @@ async def evaluate(text: str, scope: Scope, timeout_ms: float | None = None) -> 
 async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) -> _Values:
     """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    found = dict(scope.answers)
-    unknown = [text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope.values)]
+    found = scope.answers
+    unknown = tuple(text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope))
     if unknown:
-        own = {"values": scope.own, "variables": scope.variables}
-        shared = _readable(unknown, scope.shared)
-        (answers,) = await evaluate_in_process(unknown, shared, [own], limit, scope.requester)
-        found.update(zip(unknown, answers, strict=True))
+        read = _what_is_read(unknown)
+        (answers,) = await evaluate_in_process(
+            unknown, read.of(scope.shared), [read.own(scope)], limit, scope.requester
+        )
+        found = {**found, **dict(zip(unknown, answers, strict=True))}
 
     def value_of(text: str) -> Any:
         answer = found.get(text)
         if answer is None:
             try:
-                return json_value(evaluation.evaluate(text, scope.values, scope.variables, limit))
+                return json_value(evaluation.evaluate(text, scope.values, scope.variables))
             except Exception as error:
                 raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
         if "error" in answer:
@@ -312,9 +321,9 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
     return value_of
 
 
-def _is_quick(text: str, values: Mapping[str, Any]) -> bool:
+def _is_quick(text: str, scope: Scope) -> bool:
     syntax = read_syntax(text)
-    return syntax.is_trivial and not any(_leads_through_many(path, values) for path in syntax.paths)
+    return syntax.is_trivial and not any(_leads_through_many(path, scope.values) for path in syntax.paths)
 
 
 def _leads_through_many(path: Sequence[str], values: Mapping[str, Any]) -> bool:
@@ -340,30 +349,55 @@ async def evaluate_ahead(
     request fails, so that the limits hold for each item by itself.
     """
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    sent = [text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing)]
+    sent = tuple(text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing))
     if not sent:
         return [AnswersAhead({}, {}) for _ in items]
-    scopes = [{"values": item.own, "variables": item.variables} for item in items]
+    read = _what_is_read(sent)
     try:
-        answers = await evaluate_in_process(sent, _readable(sent, shared.shared), scopes, limit, shared.requester)
+        scopes = [read.own(item) for item in items]
+        answers = await evaluate_in_process(sent, read.of(shared.shared), scopes, limit, shared.requester)
     except ExpressionFailed:
         return [AnswersAhead({}, {}) for _ in items]
-    read = {text: {name: shared.shared.get(name) for name in read_syntax(text).names or ()} for text in sent}
-    return [AnswersAhead(dict(zip(sent, each, strict=True)), read) for each in answers]
+    values = {text: {name: shared.shared.get(name) for name in read_syntax(text).names or ()} for text in sent}
+    return [AnswersAhead(dict(zip(sent, each, strict=True)), values) for each in answers]
 
 
 def _is_worth_sending(text: str, shared: Scope, changing: Container[str]) -> bool:
     syntax = read_syntax(text)
-    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared.values):
+    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared):
         return False
     return not any(name in changing for name in syntax.names & shared.shared.keys())
 
 
-def _readable(texts: Iterable[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values that expressions can read: to send them all for each item of a list would be quadratic."""
-    names = [read_syntax(text).names for text in texts]
-    wanted = None if None in names else frozenset[str]().union(*(each for each in names if each is not None))
-    return values if wanted is None else {name: values[name] for name in wanted & values.keys()}
+class _Read(NamedTuple):
+    """What expressions read; ``names`` is ``None`` if that may be anything.
+
+    Only that is sent to an evaluator: to send everything for each item of a list would be quadratic.
+    """
+
+    names: frozenset[str] | None
+    variables: frozenset[str]
+
+    def of(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return those of the values that are read."""
+        return values if self.names is None else {name: values[name] for name in self.names if name in values}
+
+    def own(self, item: Scope) -> Mapping[str, Any]:
+        """Return what is read of an item of a list, for an evaluator."""
+        variables = item.variables
+        if self.names is not None:
+            variables = {name: variables[name] for name in self.variables if name in variables}
+        return {"values": self.of(item.own), "variables": variables}
+
+
+@lru_cache(maxsize=_KEPT_EXPRESSIONS)
+def _what_is_read(texts: tuple[str, ...]) -> _Read:
+    syntaxes = [read_syntax(text) for text in texts]
+    names = [syntax.names for syntax in syntaxes if syntax.names is not None]
+    return _Read(
+        frozenset[str]().union(*names) if len(names) == len(syntaxes) else None,
+        frozenset[str]().union(*(syntax.variables for syntax in syntaxes)),
+    )
 
 
 # Bindings: ``{{ expression }}`` within the strings of a node's input

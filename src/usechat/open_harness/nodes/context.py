@@ -156,14 +156,13 @@ class NodeContext:
         self._questions: dict[str, asyncio.Future[Command]] = {}
         self._waits_since = 0.0
         self._waited = 0.0
-        self._stopped = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     @property
     def stopped(self) -> bool:
         """Whether this attempt should end. Code in threads checks it now and then."""
-        return self._stopped.is_set()
+        return self.stop_reason is not None
 
     def emit(self, event: Event) -> None:
         """Emit an event, from any thread; ``nodeId`` and ``runId`` are added. Events of a stopped node are dropped."""
@@ -210,9 +209,8 @@ class NodeContext:
         return decision
 
     def stop(self, reason: StopReason) -> None:
-        """Set the flag that the node checks."""
+        """Set the reason, by which the node knows that it should end."""
         self.stop_reason = self.stop_reason or reason
-        self._stopped.set()
 
     def _say(self, event: Event) -> None:
         # A stopped agent may still report that it stopped.
