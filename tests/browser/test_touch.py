@@ -214,6 +214,80 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+TOO_SMALL = """() => [...document.querySelectorAll(
+    "button, select, input:not([type=file], [type=checkbox]), a.attachment, .sources a, [role^=menuitem], [role=option]"
+)].filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest(".frames, .sr-only"))
+  .map((one) => [one.getAttribute("aria-label") ?? one.textContent, one.getBoundingClientRect()])
+  .filter(([name, { width, height }]) => Math.min(width, height) < 40)
+  .map(([name, { width, height }]) => `${name}: ${width} x ${height}`)"""
+
+
+def test_whatever_is_tapped_is_at_least_40_pixels_wide_and_high(open_page: OpenPage) -> None:
+    found: dict[str, list[str]] = {}
+    with page_served(
+        {"one": answer, "other": answer}, chats=MemoryChats(), authorize=everyone_is_ada, share=True
+    ) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+
+        def look(state: str) -> None:
+            found[state] = page.evaluate(TOO_SMALL)
+
+        look("start")
+        tap(page, "Agent: one")
+        look("picker")
+        page.keyboard.press("Escape")
+        for text in ("tools please", "think hard", "sources please", "markdown please", "approve this", "fail please"):
+            send(page, text)
+            wait_until_idle(page)
+            look(text)
+        tap(page, "Edit")
+        look("edit")
+        tap(page, "Cancel")
+        tap(page, "Regenerate")
+        expect(page.get_by_role("group", name="Versions")).to_contain_text("2/2")
+        wait_until_idle(page)
+        look("versions")
+        page.locator("input[type=file]").set_input_files(
+            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}
+        )
+        expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
+        look("attached")
+        tap(page, "Inspector")
+        look("inspector")
+        tap(page, "Close inspector")
+        tap(page, "Chats")
+        look("drawer")
+        tap(page, "Options of tools please")
+        look("menu")
+        page.get_by_role("menuitem", name="Share").tap()
+        tap(page, "Create a link")
+        look("link")
+        tap(page, "Close")
+        tap(page, "Options of tools please")
+        page.get_by_role("menuitem", name="Rename").tap()
+        look("rename")
+    assert {state: small for state, small in found.items() if small} == {}
+
+
+def test_a_field_is_not_enlarged_when_it_is_tapped(open_page: OpenPage, address: str) -> None:
+    """Phones enlarge the page for a field whose letters are smaller than 16 pixels."""
+    page = open_page(address)
+    tap(page, "Chats")
+    sizes = page.locator("textarea, input:not([type=file])").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).fontSize)"
+    )
+    assert sizes == ["16px", "16px"]
+
+
+def test_a_column_of_a_table_has_room_for_words(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "wordy table")
+    wait_until_idle(page)
+    cell = page.get_by_role("cell", name="light, quiet, small enough for a bag")
+    assert cell.evaluate("cell => cell.getBoundingClientRect().height") < 70, "two lines, not a word in each"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_an_approval(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     send(page, "approve this")

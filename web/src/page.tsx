@@ -60,6 +60,8 @@ export function Page({ settings }: { settings: Settings }) {
         create();
       } else if (event.key === "?" && !writing) {
         setOverlay("help");
+      } else if (event.key === "Escape" && !event.defaultPrevented && !wide) {
+        setListed(false);
       }
     };
     addEventListener("keydown", listener);
@@ -220,7 +222,7 @@ function TokenField({ token, change }: { token: string; change: (token: string) 
       <KeyRound aria-hidden="true" className="size-4" />
       <input
         type="password"
-        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm text-ink placeholder:text-soft max-sm:w-24"
+        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base text-ink placeholder:text-soft max-sm:w-24"
         placeholder="Bearer token"
         aria-label="Bearer token"
         autoComplete="off"

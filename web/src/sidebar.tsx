@@ -1,4 +1,4 @@
-import { Download, Ellipsis, Link, LoaderCircle, MessageSquarePlus, Pencil, Pin, PinOff, Search, Trash2, type LucideIcon } from "lucide-react";
+import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { useState } from "react";
 import type { ChatEntry } from "./chats";
@@ -32,14 +32,14 @@ export function Sidebar({ chats, current, running, query, setQuery, ...actions }
       aria-label="Chats"
     >
       <Button className="justify-start px-3" onClick={actions.create}>
-        <MessageSquarePlus aria-hidden="true" className="size-4" />
+        <SquarePen aria-hidden="true" className="size-4" />
         New chat
       </Button>
       <label className="relative block">
-        <Search aria-hidden="true" className="pointer-events-none absolute top-2.5 left-3 size-4 text-soft" />
+        <Search aria-hidden="true" className="pointer-events-none absolute top-1/2 left-3 size-4 -translate-y-1/2 text-soft" />
         <input
           type="search"
-          className="h-9 w-full rounded-lg border border-line bg-canvas pr-3 pl-9 text-sm placeholder:text-soft"
+          className="h-9 w-full rounded-lg border border-line bg-canvas pr-3 pl-9 text-sm placeholder:text-soft pointer-coarse:h-11 pointer-coarse:text-base"
           aria-label="Search chats"
           placeholder="Search chats"
           value={query}
@@ -88,7 +88,7 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
     <li className={classes("group/entry flex items-center rounded-lg hover:bg-muted", current && "bg-muted")}>
       <button
         type="button"
-        className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm"
+        className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm pointer-coarse:py-3"
         aria-current={current ? "page" : undefined}
         title={chat.title}
         onClick={() => open(chat.id)}
@@ -109,7 +109,7 @@ function TitleField({ title, done }: { title: string; done: (title: string) => v
     <input
       autoFocus
       aria-label="Title"
-      className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm"
+      className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base"
       value={text}
       onFocus={(event) => event.target.select()}
       onChange={(event) => setText(event.target.value)}
@@ -169,7 +169,7 @@ function MenuItem({ icon: Icon, text, choose, danger = false }: {
     <DropdownMenu.Item
       onSelect={choose}
       className={classes(
-        "flex h-9 cursor-pointer items-center gap-2 rounded-lg px-3 text-sm outline-none data-[highlighted]:bg-muted",
+        "flex h-9 pointer-coarse:h-11 cursor-pointer items-center gap-2 rounded-lg px-3 text-sm outline-none data-[highlighted]:bg-muted",
         danger && "text-bad",
       )}
     >
