@@ -139,7 +139,7 @@ function State({ answers, kept }: { answers: Answers; kept: boolean }) {
       >
         <span>{answers.failure}</span>
         {answers.messages.length > 0 && (
-          <Button className="text-ink" onClick={() => answers.regenerate()}>
+          <Button className="text-ink" onClick={answers.tryAgain}>
             Try again
           </Button>
         )}

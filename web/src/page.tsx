@@ -82,6 +82,7 @@ export function Page({ settings }: { settings: Settings }) {
     list.remove(chat);
     setStates(({ [chat.id]: _, ...others }) => others);
     if (chat.id === id) showChat(newChatId());
+    focusPrompt(); // the entry that has the focus goes away
   }
 
   /** Two panels at once leave the chat too little room unless the screen is very wide. */

@@ -1,6 +1,6 @@
 import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import type { ChatEntry } from "./chats";
 import { Button, IconButton } from "./ui/button";
 import { classes } from "./ui/classes";
@@ -71,12 +71,14 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
   running: boolean;
 }) {
   const [renaming, setRenaming] = useState(false);
+  const refocus = useRef(false);
   if (renaming) {
     return (
       <li>
         <TitleField
           title={chat.title}
-          done={(title) => {
+          done={(title, byKey) => {
+            refocus.current = byKey;
             setRenaming(false);
             if (title) rename(chat.id, title);
           }}
@@ -88,6 +90,10 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
     <li className={classes("group/entry flex items-center rounded-lg hover:bg-muted", current && "bg-muted")}>
       <button
         type="button"
+        ref={(button) => {
+          if (refocus.current) button?.focus();
+          refocus.current = false;
+        }}
         className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm pointer-coarse:py-3"
         aria-current={current ? "page" : undefined}
         title={chat.title}
@@ -103,7 +109,7 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
   );
 }
 
-function TitleField({ title, done }: { title: string; done: (title: string) => void }) {
+function TitleField({ title, done }: { title: string; done: (title: string, byKey: boolean) => void }) {
   const [text, setText] = useState(title);
   return (
     <input
@@ -113,12 +119,12 @@ function TitleField({ title, done }: { title: string; done: (title: string) => v
       value={text}
       onFocus={(event) => event.target.select()}
       onChange={(event) => setText(event.target.value)}
-      onBlur={() => done(text.trim())}
+      onBlur={() => done(text.trim(), false)}
       onKeyDown={(event) => {
-        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key === "Enter" && !event.nativeEvent.isComposing) done(text.trim(), true);
         if (event.key === "Escape") {
           event.preventDefault();
-          done("");
+          done("", true);
         }
       }}
     />
@@ -128,6 +134,7 @@ function TitleField({ title, done }: { title: string; done: (title: string) => v
 type MenuProps = Pick<ChatActions, "pin" | "remove" | "export" | "share"> & { chat: ChatEntry; rename: () => void };
 
 function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps) {
+  const renaming = useRef(false);
   return (
     <DropdownMenu.Root modal={false}>
       <DropdownMenu.Trigger asChild>
@@ -143,10 +150,19 @@ function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps
           align="end"
           collisionPadding={8}
           className="z-50 min-w-48 rounded-xl border border-line bg-canvas p-1 shadow-float"
-          // The field for the title takes the focus.
-          onCloseAutoFocus={(event) => event.preventDefault()}
+          onCloseAutoFocus={(event) => {
+            if (renaming.current) event.preventDefault(); // the field for the title takes the focus
+            renaming.current = false;
+          }}
         >
-          <MenuItem icon={Pencil} text="Rename" choose={rename} />
+          <MenuItem
+            icon={Pencil}
+            text="Rename"
+            choose={() => {
+              renaming.current = true;
+              rename();
+            }}
+          />
           <MenuItem icon={chat.pinned ? PinOff : Pin} text={chat.pinned ? "Unpin" : "Pin"} choose={() => pin(chat.id, !chat.pinned)} />
           {share && chat.stored && <MenuItem icon={Link} text={chat.shared ? "Shared link" : "Share"} choose={() => share(chat)} />}
           <MenuItem icon={Download} text="Export as Markdown" choose={() => save(chat, "markdown")} />

@@ -18,7 +18,8 @@ export type Rating = "good" | "bad";
 /** What can be done with a message; without edit, regenerate and approve it can only be read. */
 export interface MessageActions {
   approve: Approve | undefined;
-  edit: ((message: UIMessage, text: string) => void) | undefined;
+  /** Send a changed message; returns whether it was sent. */
+  edit: ((message: UIMessage, text: string) => boolean) | undefined;
   regenerate: ((message: UIMessage) => void) | undefined;
   setEditing: (id: string | undefined) => void;
   /** Show another version of a message; undefined if the server keeps none. */
@@ -57,8 +58,8 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
         text={text}
         cancel={() => setEditing(undefined)}
         submit={(changed) => {
+          if (!edit(message, changed)) return;
           setEditing(undefined);
-          edit(message, changed);
           focusPrompt();
         }}
       />
@@ -127,7 +128,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
       />
       <div className="flex justify-end gap-2">
         <Button onClick={cancel}>Cancel</Button>
-        <Button type="submit" kind="primary" disabled={!value.trim()}>
+        <Button type="submit" kind="primary" className={WHEN_IDLE} disabled={!value.trim()}>
           Send
         </Button>
       </div>
