@@ -121,7 +121,10 @@ function TitleField({ title, done }: { title: string; done: (title: string, byKe
       onChange={(event) => setText(event.target.value)}
       onBlur={() => done(text.trim(), false)}
       onKeyDown={(event) => {
-        if (event.key === "Enter" && !event.nativeEvent.isComposing) done(text.trim(), true);
+        if (event.key === "Enter" && !event.nativeEvent.isComposing) {
+          event.preventDefault(); // the entry has the focus then, and would be opened by the same key
+          done(text.trim(), true);
+        }
         if (event.key === "Escape") {
           event.preventDefault();
           done("", true);

@@ -52,6 +52,9 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
 
   function submit(): void {
     if (!ready) return;
+    // The limits may have come after the files.
+    const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), limits)).find(Boolean);
+    if (refused) return setRefusal(refused);
     send(text, files.length ? listOf(files) : undefined);
     setText("");
     setFiles([]);
