@@ -60,12 +60,13 @@ export function Page({ settings }: { settings: Settings }) {
         create();
       } else if (event.key === "?" && !writing) {
         setOverlay("help");
-      } else if (event.key === "Escape" && !event.defaultPrevented && !wide) {
+      } else if (event.key === "Escape" && !wide && !document.querySelector('[role="dialog"], [role="menu"], nav li input')) {
         setListed(false);
       }
     };
-    addEventListener("keydown", listener);
-    return () => removeEventListener("keydown", listener);
+    // Before the elements do: a tooltip that is open would take the Escape.
+    addEventListener("keydown", listener, { capture: true });
+    return () => removeEventListener("keydown", listener, { capture: true });
   });
 
   function open(chat: string): void {
