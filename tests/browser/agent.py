@@ -51,6 +51,10 @@ WIDE_TABLE: Final = (
     + "|\n"
     + ("| " + " | ".join("unbreakableword" for _ in range(9)) + " |\n")
 )
+WORDY_TABLE: Final = """| Model | Weight | Price | Switches | Remark |
+|---|---|---|---|---|
+| Alpha | 640 g | 89 euros | brown | light, quiet, small enough for a bag |
+"""
 DIAGRAM: Final = """```mermaid
 graph TD
   A[Start] --> B{Fine?}
@@ -347,4 +351,5 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "think": _think,
     "tools": _tools,
     "usage": _usage,
+    "wordy": _saying(WORDY_TABLE),
 }

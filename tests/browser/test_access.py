@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 from tests.browser.building import HERE, install
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage
 
 AXE = HERE / "axe"
@@ -73,6 +73,40 @@ def test_a_narrow_screen_shows_everything_without_scrolling_sideways(open_page: 
     page.get_by_role("button", name="Chats").click()
     page.get_by_role("button", name="markdown", exact=True).click()
     expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+
+
+def test_escape_closes_the_drawer_and_leaves_the_answer_alone(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.reload()
+    ask(page, "count held")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.get_by_role("button", name="Chats").press("Enter")
+    chats = page.get_by_role("navigation", name="Chats")
+    page.get_by_role("button", name="Options of count held").press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("menu")).to_have_count(0)
+    expect(chats).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(chats).to_be_hidden()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    go_on(page)
+    expect(page.get_by_text("end-of-count")).to_be_visible()
+    wait_until_idle(page)
+
+
+def test_lines_show_what_backgrounds_did_where_the_colours_are_forced(open_page: OpenPage) -> None:
+    page = open_page()
+    page.emulate_media(forced_colors="active")
+    ask(page, "approve this")
+    wait_until_idle(page)
+    lined = "element => getComputedStyle(element).outlineStyle"
+    for element in (
+        page.get_by_label("You", exact=True).locator("p"),
+        page.get_by_role("button", name="Approve", exact=True),
+        page.get_by_role("button", name="approve this", exact=True),
+    ):
+        assert element.evaluate(lined) == "solid"
 
 
 def test_the_page_asks_its_own_server_alone(open_page: OpenPage) -> None:

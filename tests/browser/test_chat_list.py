@@ -51,6 +51,33 @@ def test_a_chat_is_renamed_pinned_and_found(open_page: OpenPage) -> None:
     expect(chats).to_contain_text("My own title")
 
 
+def test_chats_are_in_groups_by_date(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "this is new")
+    wait_until_idle(page)
+    page.evaluate("""() => {
+        const key = Object.keys(localStorage).find((each) => each.endsWith(":chats"));
+        const day = 24 * 3600 * 1000;
+        const noon = new Date().setHours(12, 0, 0, 0);
+        const aged = (days) => ({ id: `chat-${days}`, title: `${days} days`, changed: noon - days * day });
+        const older = [1, 4, 20, 90].map(aged);
+        localStorage.setItem(key, JSON.stringify([...JSON.parse(localStorage.getItem(key)), ...older]));
+    }""")
+    page.reload()
+    groups = page.get_by_role("navigation", name="Chats").get_by_role("region")
+    expect(groups).to_have_text(
+        ["Todaythis is new", "Yesterday1 days", "Previous 7 days4 days", "Previous 30 days20 days", "Older90 days"]
+    )
+
+
+def test_a_command_is_chosen_with_the_mouse(open_page: OpenPage) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Commands").click()
+    page.get_by_role("option", name="Use dark mode").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_a_chat_is_exported(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "hello there")

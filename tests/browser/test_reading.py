@@ -169,6 +169,33 @@ def test_paper_shows_the_whole_conversation_and_nothing_else(open_page: OpenPage
         assert page.locator(box).first.evaluate("box => box.scrollHeight - box.clientHeight") <= 1, box
 
 
+def test_the_dark_theme_is_printed_in_dark_letters(open_page: OpenPage) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Dark mode").click()
+    ask(page, "markdown please")
+    wait_until_idle(page)
+    token = page.locator(".code-block .token").first
+    expect(token).to_be_visible()
+    page.emulate_media(media="print")
+    colour = "element => getComputedStyle(element).color"
+    assert page.get_by_text("Some bold words").evaluate(colour) == "rgb(26, 26, 30)"
+    shade = "element => Math.max(...getComputedStyle(element).color.match(/\\d+/g).map(Number))"
+    assert token.evaluate(shade) < 200
+
+
+def test_a_text_is_copied_where_the_browser_gives_no_clipboard(open_page: OpenPage) -> None:
+    """As on a page that another machine serves over plain HTTP."""
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
+    button = page.get_by_role("button", name="Copy message")
+    button.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_focused()
+    page.evaluate("() => delete navigator.clipboard")
+    assert page.evaluate("() => navigator.clipboard.readText()") == "hello there"
+
+
 def test_the_page_has_one_main_heading(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("h1")).to_have_text("Support")

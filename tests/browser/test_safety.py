@@ -3,9 +3,14 @@
 import hashlib
 from pathlib import Path
 
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
-from tests.browser.conftest import OpenPage
+from playwright.sync_api import BrowserContext
+
+from tests.browser.agent import answer
+from tests.browser.chatting import ask, delete_chat, expect, stored, wait_until_idle
+from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from tests.server.process import serve_process
+from usechat.chats import MemoryChats
 
 FULL = """() => {
     for (let size = 2 ** 22; size >= 1; size /= 2)
@@ -45,7 +50,60 @@ def test_a_full_store_costs_attachments_first_and_is_told(open_page: OpenPage) -
     page.evaluate(FULL)
     ask(page, "hello " + "there " * 5000)
     expect(page.get_by_label("Assistant").last).to_contain_text("You said: hello")
-    expect(page.get_by_text("Browser storage is full: this chat will be lost on reload")).to_be_visible()
+    expect(page.get_by_text("Browser storage is full or blocked: this chat will be lost on reload")).to_be_visible()
+
+
+def test_a_full_store_loses_no_chat_that_the_server_has(open_page: OpenPage) -> None:
+    with page_served(answer, chats=MemoryChats(), authorize=everyone_is_ada) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        page.evaluate(FULL)
+        ask(page, "hello there")
+        expect(page.get_by_text("You said: hello there")).to_be_visible()
+        wait_until_idle(page)
+        expect(page.get_by_text("Browser storage")).to_have_count(0)
+        page.reload()
+        expect(page.get_by_text("You said: hello there")).to_be_visible()
+
+
+def test_a_full_store_changes_nothing_about_the_look(open_page: OpenPage) -> None:
+    page = open_page()
+    page.evaluate(FULL)
+    page.get_by_role("button", name="Dark mode").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Inspector").click()
+    edge = page.get_by_role("separator", name="Width of Inspector")
+    before = int(edge.get_attribute("aria-valuenow") or 0)
+    edge.press("ArrowLeft")
+    expect(edge).to_have_attribute("aria-valuenow", str(before + 32))
+
+
+BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
+    Object.defineProperty(window, name, { get() { throw new DOMException("Access is denied.", "SecurityError"); } });"""
+"""As a browser does that blocks cookies."""
+
+
+def test_a_browser_that_keeps_nothing_can_chat(open_page: OpenPage, context: BrowserContext) -> None:
+    context.add_init_script(BLOCKED)
+    page = open_page()
+    ask(page, "hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    expect(page.get_by_text("Browser storage is full or blocked: this chat will be lost on reload")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("button", name="New chat").click()
+    expect(page.get_by_text("You said: hello there")).to_be_hidden()
+    page.get_by_role("navigation").get_by_role("button", name="hello there", exact=True).click()
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    delete_chat(page, "hello there")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+
+
+def test_a_browser_that_keeps_nothing_sends_the_token(open_page: OpenPage, context: BrowserContext) -> None:
+    context.add_init_script(BLOCKED)
+    with page_served(answer, authorize=ada_with_a_token, auth=True) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        page.get_by_label("Bearer token").fill("secret")
+        ask(page, "hello there")
+        expect(page.get_by_text("You said: hello there")).to_be_visible()
 
 
 def test_a_token_is_asked_for(open_page: OpenPage, tmp_path: Path) -> None:

@@ -86,6 +86,37 @@ def _inspector(page: Page) -> None:
     expect(page.get_by_role("complementary", name="Inspector")).to_be_visible()
 
 
+def _editing(page: Page) -> None:
+    _answered("hello there")(page)
+    page.get_by_role("button", name="Edit").click()
+    expect(page.get_by_label("Edit message")).to_be_visible()
+
+
+def _attached(page: Page) -> None:
+    files = [{"name": f"{size}.txt", "mimeType": "text/plain", "buffer": b"x" * size} for size in (10, 160_000)]
+    page.wait_for_load_state("networkidle")  # the limits are there
+    page.set_input_files("input[type=file]", files)  # type: ignore[arg-type]
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("list", name="Attached files")).to_be_visible()
+
+
+def _renaming(page: Page) -> None:
+    _menu(page)
+    page.get_by_role("menuitem", name="Rename").click()
+    expect(page.get_by_label("Title")).to_be_visible()
+
+
+def _deleted(page: Page) -> None:
+    _menu(page)
+    page.get_by_role("menuitem", name="Delete").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+
+
+def _nothing_found(page: Page) -> None:
+    page.get_by_label("Search chats").fill("no such words")
+    expect(page.get_by_text("No matching chats.")).to_be_visible()
+
+
 def _drawer(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 780})
     page.reload()
@@ -120,6 +151,17 @@ STATES: Final[Mapping[str, Show]] = {
     "tasks": _answered("tasks"),
     "tools": _answered("tools please"),
     "data": _answered("drawn"),
+    "sources, a picture and data": _answered("sources"),
+    "code": _answered("code"),
+    "formulas": _answered("formulas"),
+    "diagrams": _answered("diagram"),
+    "tokens and duration": _answered("usage"),
+    "an empty answer": _answered("nothing"),
+    "edit": _editing,
+    "attached and refused files": _attached,
+    "rename": _renaming,
+    "deleted": _deleted,
+    "a search that finds nothing": _nothing_found,
     "approval": _answered("approve this"),
     "flow": _answered("flow please"),
     "error": _failed,

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import expect, wait_until_idle
+from tests.browser.chatting import expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import PATIENCE
@@ -39,6 +39,16 @@ STANDS_STILL = f"""() => new Promise(done => {{
 }})"""
 
 
+GLIDED = """box => new Promise((done) => {
+    const look = (before) => {
+        const at = box.scrollLeft;
+        at > 0 && at === before ? done() : setTimeout(look, 300, at);
+    };
+    look(0);
+})"""
+"""Something has scrolled sideways, and stands still again."""
+
+
 def tap(page: Page, name: str) -> None:
     """Tap the last button of this name."""
     page.get_by_role("button", name=name, exact=True).last.tap()
@@ -51,14 +61,13 @@ def send(page: Page, text: str) -> None:
     expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
 
 
-def swipe(page: Page, start: int, end: int) -> None:
-    """Move a finger up or down in the middle of the screen."""
+def swipe(page: Page, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Move a finger from one point to another."""
     finger = page.context.new_cdp_session(page)
-    for kind, y in [
-        ("touchStart", start),
-        *(("touchMove", start + (end - start) * step // 10) for step in range(1, 11)),
-    ]:
-        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": 195, "y": y}]})
+    for step in range(11):
+        x, y = (one + (other - one) * step // 10 for one, other in zip(start, end, strict=True))
+        kind = "touchMove" if step else "touchStart"
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     finger.detach()
 
@@ -91,7 +100,7 @@ def test_a_swipe_scrolls_the_conversation_and_a_tap_goes_back_to_its_end(open_pa
     to_end = page.get_by_role("button", name="Scroll to the end")
     page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
     expect(to_end).to_be_hidden()
-    swipe(page, 250, 600)
+    swipe(page, (195, 250), (195, 600))
     expect(to_end).to_be_visible()
     page.wait_for_function(STANDS_STILL)
     assert page.evaluate(DISTANCE_TO_END) > 100
@@ -212,6 +221,177 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     expect(page.get_by_role("dialog")).to_be_visible()
     page.touchscreen.tap(195, 40)
     expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_wide_code_and_a_wide_table_follow_the_finger(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    for text, box in (
+        ("code please", page.locator(".code-block pre")),
+        ("table", page.get_by_label("Table", exact=True)),
+    ):
+        send(page, text)
+        wait_until_idle(page)
+        page.wait_for_function(STANDS_STILL)
+        place = box.bounding_box()
+        assert place is not None
+        y = int(place["y"] + place["height"]) - 20
+        swipe(page, (330, y), (60, y))
+        box.evaluate(GLIDED)
+    assert page.evaluate("document.documentElement.scrollLeft") == 0
+
+
+def test_code_and_an_answer_are_copied(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "markdown please")
+    wait_until_idle(page)
+    tap(page, "Copy code")
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "def double(number):\n    return 2 * number"
+    tap(page, "Copy")
+    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('# A title'))")
+
+
+def test_another_answer_is_a_version_and_a_rating_is_taken_back(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "hello versions")
+    wait_until_idle(page)
+    tap(page, "Regenerate")
+    expect(page.get_by_role("group", name="Versions")).to_contain_text("2/2")
+    wait_until_idle(page)
+    good = page.get_by_role("button", name="Good answer")
+    for pressed in ("true", "false"):
+        good.tap()
+        expect(good).to_have_attribute("aria-pressed", pressed)
+    tap(page, "Earlier version")
+    expect(page.get_by_role("group", name="Versions")).to_contain_text("1/2")
+
+
+def test_what_was_typed_stays_over_a_switch(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "hello draft")
+    wait_until_idle(page)
+    page.locator("#prompt").tap()
+    page.keyboard.type("half a thought")
+    tap(page, "New chat")
+    expect(page.locator("#prompt")).to_have_value("")
+    tap(page, "Chats")
+    tap(page, "hello draft")
+    expect(page.locator("#prompt")).to_have_value("half a thought")
+
+
+def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    page.locator("#prompt").tap()
+    page.keyboard.type("files please")
+    for name, size in (("large.bin", 160_000), ("one.txt", 5), ("two.txt", 5)):
+        with page.expect_file_chooser() as chooser:
+            tap(page, "Attach files")
+        chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": b"x" * size})
+        if name == "large.bin":
+            expect(page.get_by_role("alert")).to_contain_text("large.bin is too large")
+    tap(page, "Remove one.txt")
+    tap(page, "Send")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: two.txt (text/plain)")
+
+
+def test_an_answer_goes_on_after_the_network_was_away(open_page: OpenPage) -> None:
+    with page_served(answer) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        send(page, "count held")
+        expect(page.get_by_text("number-10 ")).to_be_visible()
+        page.context.set_offline(True)
+        served.cut()
+        expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
+        page.context.set_offline(False)
+        go_on(page)
+        expect(page.get_by_text("end-of-count")).to_be_visible()
+        wait_until_idle(page)
+
+
+def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "hello there")
+    wait_until_idle(page)
+    tap(page, "Inspector")
+    inspector = page.get_by_role("complementary", name="Inspector")
+    inspector.get_by_role("tab", name="Check").tap()
+    expect(inspector).to_contain_text("No problems found.")
+    page.touchscreen.tap(195, 100)
+    expect(inspector).to_be_hidden()
+
+
+TOO_SMALL = """() => [...document.querySelectorAll(
+    "button, select, input:not([type=file], [type=checkbox]), a.attachment, .sources a, [role^=menuitem], [role=option]"
+)].filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest(".frames, .sr-only"))
+  .map((one) => [one.getAttribute("aria-label") ?? one.textContent, one.getBoundingClientRect()])
+  .filter(([name, { width, height }]) => Math.min(width, height) < 40)
+  .map(([name, { width, height }]) => `${name}: ${width} x ${height}`)"""
+
+
+def test_whatever_is_tapped_is_at_least_40_pixels_wide_and_high(open_page: OpenPage) -> None:
+    found: dict[str, list[str]] = {}
+    with page_served(
+        {"one": answer, "other": answer}, chats=MemoryChats(), authorize=everyone_is_ada, share=True
+    ) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+
+        def look(state: str) -> None:
+            found[state] = page.evaluate(TOO_SMALL)
+
+        look("start")
+        tap(page, "Agent: one")
+        look("picker")
+        page.keyboard.press("Escape")
+        for text in ("tools please", "think hard", "sources please", "markdown please", "approve this", "fail please"):
+            send(page, text)
+            wait_until_idle(page)
+            look(text)
+        tap(page, "Edit")
+        look("edit")
+        tap(page, "Cancel")
+        tap(page, "Regenerate")
+        expect(page.get_by_role("group", name="Versions")).to_contain_text("2/2")
+        wait_until_idle(page)
+        look("versions")
+        page.locator("input[type=file]").set_input_files(
+            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}
+        )
+        expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
+        look("attached")
+        tap(page, "Inspector")
+        look("inspector")
+        tap(page, "Close inspector")
+        tap(page, "Chats")
+        look("drawer")
+        tap(page, "Options of tools please")
+        look("menu")
+        page.get_by_role("menuitem", name="Share").tap()
+        tap(page, "Create a link")
+        look("link")
+        tap(page, "Close")
+        tap(page, "Options of tools please")
+        page.get_by_role("menuitem", name="Rename").tap()
+        look("rename")
+    assert {state: small for state, small in found.items() if small} == {}
+
+
+def test_a_field_is_not_enlarged_when_it_is_tapped(open_page: OpenPage, address: str) -> None:
+    """Phones enlarge the page for a field whose letters are smaller than 16 pixels."""
+    page = open_page(address)
+    tap(page, "Chats")
+    sizes = page.locator("textarea, input:not([type=file])").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).fontSize)"
+    )
+    assert sizes == ["16px", "16px"]
+
+
+def test_a_column_of_a_table_has_room_for_words(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "wordy table")
+    wait_until_idle(page)
+    cell = page.get_by_role("cell", name="light, quiet, small enough for a bag")
+    assert cell.evaluate("cell => cell.getBoundingClientRect().height") < 70, "two lines, not a word in each"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_an_approval(open_page: OpenPage, address: str) -> None:

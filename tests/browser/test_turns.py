@@ -3,10 +3,12 @@
 from base64 import b64decode
 
 import pytest
+from playwright.sync_api import Route
 
 from tests.browser.agent import PICTURE
 from tests.browser.chatting import ask, delete_chat, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
+from tests.conformance.served import eventually
 
 
 def test_a_plain_turn(open_page: OpenPage) -> None:
@@ -105,6 +107,27 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_sent(open_page: OpenPa
     page.set_input_files("input[type=file]", large)  # type: ignore[arg-type]
     expect(page.get_by_role("alert")).to_have_text("large.bin is too large: 160 kB. A file may have 150 kB.")
     expect(page.get_by_role("list", name="Attached files")).to_be_hidden()
+
+
+def test_a_file_that_was_attached_before_the_limits_were_known_is_not_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/api/limits", hold)
+    page.reload()
+    eventually(lambda: page.evaluate("1") == 1 and len(held) == 1, "the page asks for the limits")
+    large = [{"name": "large.bin", "mimeType": "application/octet-stream", "buffer": b"x" * 160_000}]
+    page.set_input_files("input[type=file]", large)  # type: ignore[arg-type]
+    expect(page.get_by_role("list", name="Attached files")).to_contain_text("large.bin")
+    with page.expect_response("**/api/limits"):
+        held[0].continue_()
+    wait_until_idle(page)
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("alert")).to_have_text("large.bin is too large: 160 kB. A file may have 150 kB.")
+    expect(page.get_by_label("You", exact=True)).to_have_count(0)
 
 
 def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage) -> None:

@@ -15,7 +15,7 @@ export function AgentPicker({ agents, chosen, choose }: Props) {
     <DropdownMenu.Root modal={false}>
       <DropdownMenu.Trigger
         aria-label={`Agent: ${chosen}`}
-        className="inline-flex h-9 min-w-0 items-center gap-1.5 rounded-lg px-2.5 text-sm text-soft hover:bg-muted hover:text-ink aria-expanded:bg-muted aria-expanded:text-ink"
+        className="inline-flex h-9 pointer-coarse:h-11 min-w-0 items-center gap-1.5 rounded-lg px-2.5 text-sm text-soft hover:bg-muted hover:text-ink aria-expanded:bg-muted aria-expanded:text-ink"
       >
         <Bot aria-hidden="true" className="icon size-4 shrink-0" />
         <span className="truncate">{chosen}</span>

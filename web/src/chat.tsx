@@ -77,7 +77,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               rate={settings.chats ? answers.rate : undefined}
             />
           ))}
-          <State answers={answers} />
+          <State answers={answers} kept={answers.kept || settings.chats} />
         </Conversation>
         <PromptInput
           chat={id}
@@ -104,7 +104,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
 
 /** Where Escape has another meaning. */
 const OWN_ESCAPE = ".edit, nav";
-const OPEN_LAYER = '[role="dialog"], [role="menu"]';
+const OPEN_LAYER = '[role="dialog"], [role="menu"], [data-backdrop]';
 
 /**
  * `/` focuses the input, Escape stops the answer or closes the inspector. It listens before the elements do, because a
@@ -129,7 +129,8 @@ function useShortcuts(shown: boolean, escape: () => void): void {
   }, []);
 }
 
-function State({ answers }: { answers: Answers }) {
+/** What happens, or went wrong. `kept`: whether the chat is there after a reload. */
+function State({ answers, kept }: { answers: Answers; kept: boolean }) {
   if (answers.failure !== undefined) {
     return (
       <div
@@ -138,7 +139,7 @@ function State({ answers }: { answers: Answers }) {
       >
         <span>{answers.failure}</span>
         {answers.messages.length > 0 && (
-          <Button className="text-ink" onClick={() => answers.regenerate()}>
+          <Button className="text-ink" onClick={answers.tryAgain}>
             Try again
           </Button>
         )}
@@ -147,10 +148,10 @@ function State({ answers }: { answers: Answers }) {
   }
   if (answers.resuming) return <Waiting text="The connection was lost. Reconnecting…" />;
   if (answers.waiting) return <Waiting text="Waiting for the answer…" />;
-  if (!answers.kept) {
+  if (!kept) {
     return (
       <p className="text-sm text-soft" role="status">
-        Browser storage is full: this chat will be lost on reload. Delete old chats to keep it.
+        Browser storage is full or blocked: this chat will be lost on reload. If it is full, delete old chats.
       </p>
     );
   }

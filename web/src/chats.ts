@@ -1,5 +1,6 @@
 import type { UIMessage } from "ai";
 import { readSettings } from "./settings";
+import { local } from "./storage";
 
 /** An entry in the list of chats. */
 export interface ChatEntry {
@@ -62,8 +63,8 @@ const removed = new Set<string>();
  */
 export function saveChat(id: string, chat: StoredChat): boolean {
   const text = JSON.stringify(chat);
-  if (removed.has(id) || localStorage.getItem(PREFIX + id) === text || isBehind(chat, loadChat(id))) return true;
-  const kept = write(PREFIX + id, text) || write(PREFIX + id, JSON.stringify(withoutContents(chat)));
+  if (removed.has(id) || local.get(PREFIX + id) === text || isBehind(chat, loadChat(id))) return true;
+  const kept = local.set(PREFIX + id, text) || local.set(PREFIX + id, JSON.stringify(withoutContents(chat)));
   const chats = loadChats();
   const known = chats.find((entry) => entry.id === id);
   const title = known?.named ? known.title : titleOf(chat.messages);
@@ -76,15 +77,15 @@ export function saveChat(id: string, chat: StoredChat): boolean {
 /** Remove a chat; returns the function that puts it back. */
 export function removeChat(id: string): () => void {
   const entry = loadChats().find((chat) => chat.id === id);
-  const text = localStorage.getItem(PREFIX + id);
+  const text = local.get(PREFIX + id);
   removed.add(id);
-  localStorage.removeItem(PREFIX + id);
+  local.remove(PREFIX + id);
   saveDraft(id, "");
   writeList(loadChats().filter((chat) => chat.id !== id));
   dispatchEvent(new Event(SAVED));
   return () => {
     removed.delete(id);
-    if (text !== null) write(PREFIX + id, text);
+    if (text !== null) local.set(PREFIX + id, text);
     if (entry) writeList([...loadChats(), entry].sort((one, other) => other.changed - one.changed));
     dispatchEvent(new Event(SAVED));
   };
@@ -98,13 +99,13 @@ export function changeEntry(id: string, change: Pick<ChatEntry, "title" | "named
 
 /** The text that was typed in a chat and not sent. */
 export function loadDraft(id: string): string {
-  return localStorage.getItem(`${PREFIX}draft:${id}`) ?? "";
+  return local.get(`${PREFIX}draft:${id}`) ?? "";
 }
 
 export function saveDraft(id: string, text: string): void {
   const key = `${PREFIX}draft:${id}`;
-  if (text) write(key, text);
-  else localStorage.removeItem(key);
+  if (text) local.set(key, text);
+  else local.remove(key);
 }
 
 /** Subscribe to changes of the list, in this tab or another; returns the function that unsubscribes. */
@@ -149,21 +150,12 @@ function withoutContents(chat: StoredChat): StoredChat {
 
 function read(key: string): unknown {
   try {
-    return JSON.parse(localStorage.getItem(key) ?? "null") ?? undefined;
+    return JSON.parse(local.get(key) ?? "null") ?? undefined;
   } catch {
     return undefined;
   }
 }
 
 function writeList(chats: ChatEntry[]): boolean {
-  return write(LIST, JSON.stringify(chats));
-}
-
-function write(key: string, text: string): boolean {
-  try {
-    localStorage.setItem(key, text);
-    return true;
-  } catch {
-    return false;
-  }
+  return local.set(LIST, JSON.stringify(chats));
 }

@@ -65,7 +65,7 @@ function Choices({ commands, close }: { commands: Command[]; close: () => void }
             id={`command-${index}`}
             role="option"
             aria-selected={index === at}
-            className={classes("flex h-10 cursor-pointer items-center justify-between gap-4 rounded-lg px-3 text-sm", index === at && "bg-muted")}
+            className={classes("flex h-10 pointer-coarse:h-11 cursor-pointer items-center justify-between gap-4 rounded-lg px-3 text-sm", index === at && "bg-muted")}
             onPointerMove={() => setAt(index)}
             onClick={() => run(command)}
           >

@@ -60,10 +60,13 @@ export function Page({ settings }: { settings: Settings }) {
         create();
       } else if (event.key === "?" && !writing) {
         setOverlay("help");
+      } else if (event.key === "Escape" && !wide && !document.querySelector('[role="dialog"], [role="menu"], nav li input')) {
+        setListed(false);
       }
     };
-    addEventListener("keydown", listener);
-    return () => removeEventListener("keydown", listener);
+    // Before the elements do: a tooltip that is open would take the Escape.
+    addEventListener("keydown", listener, { capture: true });
+    return () => removeEventListener("keydown", listener, { capture: true });
   });
 
   function open(chat: string): void {
@@ -80,6 +83,7 @@ export function Page({ settings }: { settings: Settings }) {
     list.remove(chat);
     setStates(({ [chat.id]: _, ...others }) => others);
     if (chat.id === id) showChat(newChatId());
+    focusPrompt(); // the entry that has the focus goes away
   }
 
   /** Two panels at once leave the chat too little room unless the screen is very wide. */
@@ -220,7 +224,7 @@ function TokenField({ token, change }: { token: string; change: (token: string) 
       <KeyRound aria-hidden="true" className="size-4" />
       <input
         type="password"
-        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm text-ink placeholder:text-soft max-sm:w-24"
+        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base text-ink placeholder:text-soft max-sm:w-24"
         placeholder="Bearer token"
         aria-label="Bearer token"
         autoComplete="off"

@@ -45,7 +45,7 @@ export function ShareDialog({ chat, server, close }: Props) {
             <input
               readOnly
               aria-label="Link"
-              className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-surface px-3 font-mono text-xs"
+              className="h-9 pointer-coarse:h-11 min-w-0 flex-1 rounded-lg border border-line bg-surface px-3 font-mono text-xs"
               value={link}
               onFocus={(event) => event.target.select()}
             />

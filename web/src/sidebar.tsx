@@ -1,6 +1,6 @@
-import { Download, Ellipsis, Link, LoaderCircle, MessageSquarePlus, Pencil, Pin, PinOff, Search, Trash2, type LucideIcon } from "lucide-react";
+import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import type { ChatEntry } from "./chats";
 import { Button, IconButton } from "./ui/button";
 import { classes } from "./ui/classes";
@@ -32,14 +32,14 @@ export function Sidebar({ chats, current, running, query, setQuery, ...actions }
       aria-label="Chats"
     >
       <Button className="justify-start px-3" onClick={actions.create}>
-        <MessageSquarePlus aria-hidden="true" className="size-4" />
+        <SquarePen aria-hidden="true" className="size-4" />
         New chat
       </Button>
       <label className="relative block">
-        <Search aria-hidden="true" className="pointer-events-none absolute top-2.5 left-3 size-4 text-soft" />
+        <Search aria-hidden="true" className="pointer-events-none absolute top-1/2 left-3 size-4 -translate-y-1/2 text-soft" />
         <input
           type="search"
-          className="h-9 w-full rounded-lg border border-line bg-canvas pr-3 pl-9 text-sm placeholder:text-soft"
+          className="h-9 w-full rounded-lg border border-line bg-canvas pr-3 pl-9 text-sm placeholder:text-soft pointer-coarse:h-11 pointer-coarse:text-base"
           aria-label="Search chats"
           placeholder="Search chats"
           value={query}
@@ -71,12 +71,14 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
   running: boolean;
 }) {
   const [renaming, setRenaming] = useState(false);
+  const refocus = useRef(false);
   if (renaming) {
     return (
       <li>
         <TitleField
           title={chat.title}
-          done={(title) => {
+          done={(title, byKey) => {
+            refocus.current = byKey;
             setRenaming(false);
             if (title) rename(chat.id, title);
           }}
@@ -88,7 +90,11 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
     <li className={classes("group/entry flex items-center rounded-lg hover:bg-muted", current && "bg-muted")}>
       <button
         type="button"
-        className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm"
+        ref={(button) => {
+          if (refocus.current) button?.focus();
+          refocus.current = false;
+        }}
+        className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm pointer-coarse:py-3"
         aria-current={current ? "page" : undefined}
         title={chat.title}
         onClick={() => open(chat.id)}
@@ -103,22 +109,25 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
   );
 }
 
-function TitleField({ title, done }: { title: string; done: (title: string) => void }) {
+function TitleField({ title, done }: { title: string; done: (title: string, byKey: boolean) => void }) {
   const [text, setText] = useState(title);
   return (
     <input
       autoFocus
       aria-label="Title"
-      className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm"
+      className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base"
       value={text}
       onFocus={(event) => event.target.select()}
       onChange={(event) => setText(event.target.value)}
-      onBlur={() => done(text.trim())}
+      onBlur={() => done(text.trim(), false)}
       onKeyDown={(event) => {
-        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key === "Enter" && !event.nativeEvent.isComposing) {
+          event.preventDefault(); // the entry has the focus then, and would be opened by the same key
+          done(text.trim(), true);
+        }
         if (event.key === "Escape") {
           event.preventDefault();
-          done("");
+          done("", true);
         }
       }}
     />
@@ -128,6 +137,7 @@ function TitleField({ title, done }: { title: string; done: (title: string) => v
 type MenuProps = Pick<ChatActions, "pin" | "remove" | "export" | "share"> & { chat: ChatEntry; rename: () => void };
 
 function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps) {
+  const renaming = useRef(false);
   return (
     <DropdownMenu.Root modal={false}>
       <DropdownMenu.Trigger asChild>
@@ -143,10 +153,19 @@ function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps
           align="end"
           collisionPadding={8}
           className="z-50 min-w-48 rounded-xl border border-line bg-canvas p-1 shadow-float"
-          // The field for the title takes the focus.
-          onCloseAutoFocus={(event) => event.preventDefault()}
+          onCloseAutoFocus={(event) => {
+            if (renaming.current) event.preventDefault(); // the field for the title takes the focus
+            renaming.current = false;
+          }}
         >
-          <MenuItem icon={Pencil} text="Rename" choose={rename} />
+          <MenuItem
+            icon={Pencil}
+            text="Rename"
+            choose={() => {
+              renaming.current = true;
+              rename();
+            }}
+          />
           <MenuItem icon={chat.pinned ? PinOff : Pin} text={chat.pinned ? "Unpin" : "Pin"} choose={() => pin(chat.id, !chat.pinned)} />
           {share && chat.stored && <MenuItem icon={Link} text={chat.shared ? "Shared link" : "Share"} choose={() => share(chat)} />}
           <MenuItem icon={Download} text="Export as Markdown" choose={() => save(chat, "markdown")} />
@@ -169,7 +188,7 @@ function MenuItem({ icon: Icon, text, choose, danger = false }: {
     <DropdownMenu.Item
       onSelect={choose}
       className={classes(
-        "flex h-9 cursor-pointer items-center gap-2 rounded-lg px-3 text-sm outline-none data-[highlighted]:bg-muted",
+        "flex h-9 pointer-coarse:h-11 cursor-pointer items-center gap-2 rounded-lg px-3 text-sm outline-none data-[highlighted]:bg-muted",
         danger && "text-bad",
       )}
     >

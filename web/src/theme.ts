@@ -1,4 +1,5 @@
 import { useLayoutEffect, useState } from "react";
+import { local } from "./storage";
 
 const KEY = "usechat:theme";
 export type Theme = "light" | "dark";
@@ -7,7 +8,7 @@ export type Theme = "light" | "dark";
 export function useTheme(): [Theme, () => void] {
   const [theme, setTheme] = useState<Theme>(
     () =>
-      (localStorage.getItem(KEY) as Theme | null) ??
+      (local.get(KEY) as Theme | null) ??
       (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"),
   );
   useLayoutEffect(() => {
@@ -15,7 +16,7 @@ export function useTheme(): [Theme, () => void] {
   }, [theme]);
   function toggle(): void {
     const next = theme === "dark" ? "light" : "dark";
-    localStorage.setItem(KEY, next);
+    local.set(KEY, next);
     setTheme(next);
   }
   return [theme, toggle];

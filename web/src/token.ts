@@ -1,12 +1,14 @@
+import { session } from "./storage";
+
 const KEY = "usechat:token";
 
 /** The bearer token that the user typed; it is gone when the tab is closed. */
 export function loadToken(): string {
-  return sessionStorage.getItem(KEY) ?? "";
+  return session.get(KEY) ?? "";
 }
 
 export function saveToken(token: string): void {
-  sessionStorage.setItem(KEY, token);
+  session.set(KEY, token);
 }
 
 export function authorization(): Record<string, string> {

@@ -139,7 +139,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (asked.current > askedBefore) return;
     if (loaded && !loaded.running) {
       const shown = takeOver(loaded, before);
-      return conclude(expected.current && shown.at(-1)?.role === "user");
+      return conclude(expected.current && (shown.at(-1)?.role === "user" || isUnsent(before, loaded.messages)));
     }
     if (loaded) {
       expected.current = true;
@@ -156,13 +156,17 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (failed && lostNow.current) return; // the next try is planned
     let replayed = false;
     const elsewhere = (loaded && (await endedMeanwhile())) ?? loadChat(id);
+    // What has no answer to the approval that the user gave, which the server never got, is from before that.
+    const isBefore = (all: UIMessage[]) => continued.current !== undefined && isUnsent([continued.current], all);
+    const ended = isComplete(elsewhere) && !isBefore(elsewhere.messages);
     setMessages((current) => {
       const end = current.at(-1);
+      if (continued.current && isBefore(current)) return [...current.slice(0, -1), continued.current];
       replayed = end?.role === "assistant" && end !== continued.current;
       if (replayed) return current;
-      return expected.current && isComplete(elsewhere) ? elsewhere.messages : withHeld(current, heldNow.current);
+      return expected.current && ended ? elsewhere.messages : withHeld(current, heldNow.current);
     });
-    conclude(expected.current && !replayed && !failed && !isComplete(elsewhere));
+    conclude(expected.current && !replayed && !failed && !ended);
   }
 
   /** End a resume. An answer that is missing is lost, unless another tab has only just asked for it. */
@@ -212,13 +216,12 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     return ours.length > 0;
   }
 
-  /** Show what the server has, unless the page has a question that the server never got; returns what is shown. */
+  /** Show what the server has, unless the page has something that the server never got; returns what is shown. */
   function takeOver(loaded: LoadedChat, before: UIMessage[]): UIMessage[] {
     setSiblings(loaded.siblings);
     if (!picked.current) setAgent(loaded.agent);
     setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
-    const unsent = before.at(-1)?.role === "user" && before.length > loaded.messages.length;
-    if (loaded.messages.length === 0 || unsent) return before;
+    if (loaded.messages.length === 0 || isUnsent(before, loaded.messages)) return before;
     const taken = keepEqual(latest.current.chat.messages, loaded.messages);
     latest.current.chat.setMessages(taken);
     return taken;
@@ -267,13 +270,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
 
   const actions = useMemo(() => {
     type Hook = (typeof latest.current)["chat"];
-    /** Give the hook the messages that are shown, and send the request. */
-    const ask = (what: (hook: Hook) => Promise<void>): void => {
+    /** Give the hook the messages that are shown, and send the request. `goesOn`: the answer that the request continues. */
+    const ask = (what: (hook: Hook) => Promise<void>, goesOn?: UIMessage): void => {
       const { chat: hook, messages: shown } = latest.current;
       if (heldNow.current) hook.setMessages(shown);
       settle();
       setCutOff(false);
-      continued.current = undefined;
+      continued.current = goesOn;
       expected.current = true;
       picked.current = false;
       asked.current += 1;
@@ -284,13 +287,22 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     };
     return {
       send: (text: string, files?: FileList) => ask((hook) => hook.sendMessage({ text, files })),
-      /** Send the message again with a new text and the same files. */
-      edit: (message: UIMessage, text: string) =>
+      /** Send the message again with a new text and the same files; not while an answer arrives, which it would cut off. */
+      edit: (message: UIMessage, text: string): boolean => {
+        if (lostNow.current || isWorking(latest.current.chat.status)) return false;
         ask((hook) => {
           const files = message.parts.filter((part) => part.type === "file");
           return hook.sendMessage({ text, files, messageId: message.id });
-        }),
-      regenerate: (message?: UIMessage) => ask((hook) => hook.regenerate(message && { messageId: message.id })),
+        });
+        return true;
+      },
+      regenerate: (message: UIMessage) => ask((hook) => hook.regenerate({ messageId: message.id })),
+      /** Ask again for an answer that failed: after an approval that got no answer, from there on. */
+      tryAgain: () => {
+        const last = latest.current.messages.at(-1);
+        const goesOn = JSON.stringify(last) === JSON.stringify(continued.current) ? last : undefined;
+        ask((hook) => (goesOn ? hook.sendMessage() : hook.regenerate()), goesOn);
+      },
       approve: (approvalId: string, approved: boolean) =>
         void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
       /** Let another agent answer from the next message on. */
@@ -348,6 +360,17 @@ function requestHeaders(): Record<string, string> {
 
 function isWorking(status: string): boolean {
   return status === "submitted" || status === "streaming";
+}
+
+/** Whether the page has a question, or the answer to an approval, that the server never got. */
+function isUnsent(before: UIMessage[], loaded: UIMessage[]): boolean {
+  const [last, known] = [before.at(-1), loaded.at(-1)];
+  if (last?.role === "user") return before.length > loaded.length;
+  return last !== undefined && last.id === known?.id && asksForApproval(known) && !asksForApproval(last);
+}
+
+function asksForApproval({ parts }: UIMessage): boolean {
+  return parts.some((part) => isTool(part) && part.state === "approval-requested");
 }
 
 function isComplete({ messages, running }: StoredChat): boolean {

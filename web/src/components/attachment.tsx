@@ -3,7 +3,7 @@ import type { FileUIPart } from "ai";
 import { useEffect, useState } from "react";
 import { authorization } from "../token";
 import { Dialog } from "../ui/dialog";
-import { SafeLink } from "./sources";
+import { isWebAddress } from "./sources";
 
 /** Images that this server stores are shown, too. */
 const OWN_FILE = /^(?:https?:\/\/[^/]+)?\/[^?#]*\/files\/[^/?#]+$/;
@@ -11,25 +11,38 @@ const OWN_FILE = /^(?:https?:\/\/[^/]+)?\/[^?#]*\/files\/[^/?#]+$/;
 /** An image without a pixel, until the file was read. */
 const NOTHING = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
 
+/** The address of a file whose contents found no room in the browser's storage. */
+const ONLY_ITS_NAME = "data:,";
+
+const CHIP =
+  "attachment inline-flex min-h-10 max-w-full items-center gap-2 self-start rounded-xl border border-line bg-canvas px-3 py-1.5 text-sm";
+const LINK = `${CHIP} hover:bg-muted`;
+
 /** A file of a message. Only images that are inline or on this server are shown: the page asks no other host. */
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
   const name = file.filename ?? kindOf(file.mediaType);
   const url = useReadable(file.url);
-  const held = /^(?:data|blob):/.test(url);
-  if (file.mediaType.startsWith("image/") && file.url !== "data:," && (held || isOwn(url))) {
-    return <Picture url={url} name={name} />;
-  }
-  return (
-    <span className="attachment inline-flex max-w-full min-h-10 items-center gap-2 rounded-xl border border-line bg-canvas px-3 py-1.5 text-sm">
+  const held = /^(?:data|blob):/.test(url) && url !== ONLY_ITS_NAME;
+  if (file.mediaType.startsWith("image/") && (held || isOwn(url))) return <Picture url={url} name={name} />;
+  const chip = (
+    <>
       <FileIcon aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
-      {held ? (
-        <a href={url} download={file.filename ?? ""} className="truncate underline underline-offset-2">
-          {name}
-        </a>
-      ) : (
-        <SafeLink url={file.url} text={name} />
-      )}
-    </span>
+      <span className="truncate">{name}</span>
+      {held && <Download aria-hidden="true" className="icon size-4 shrink-0 text-soft" />}
+    </>
+  );
+  if (held) {
+    return (
+      <a href={url} download={file.filename ?? ""} className={LINK}>
+        {chip}
+      </a>
+    );
+  }
+  if (!isWebAddress(url)) return <span className={CHIP}>{chip}</span>;
+  return (
+    <a href={url} target="_blank" rel="noreferrer" className={LINK}>
+      {chip}
+    </a>
   );
 }
 
@@ -73,7 +86,7 @@ function Picture({ url, name }: { url: string; name: string }) {
   const [open, setOpen] = useState(false);
   return (
     <>
-      <button type="button" className="block max-w-full rounded-xl" aria-label={`View ${name}`} onClick={() => setOpen(true)}>
+      <button type="button" className="block max-w-full self-start rounded-xl pointer-coarse:min-h-10 pointer-coarse:min-w-10" aria-label={`View ${name}`} onClick={() => setOpen(true)}>
         <img className="max-h-72 max-w-full rounded-xl border border-line" src={url} alt={name} />
       </button>
       <Dialog title={name} open={open} close={() => setOpen(false)} className="max-w-5xl">

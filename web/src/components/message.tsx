@@ -3,7 +3,6 @@ import type { UIMessage } from "ai";
 import { Fragment, memo, useState } from "react";
 import { isData, isTool, nodeOf, textOf, type Part } from "../parts";
 import { Button, IconButton } from "../ui/button";
-import { classes } from "../ui/classes";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
 import { DataPart } from "./data";
@@ -19,7 +18,8 @@ export type Rating = "good" | "bad";
 /** What can be done with a message; without edit, regenerate and approve it can only be read. */
 export interface MessageActions {
   approve: Approve | undefined;
-  edit: ((message: UIMessage, text: string) => void) | undefined;
+  /** Send a changed message; returns whether it was sent. */
+  edit: ((message: UIMessage, text: string) => boolean) | undefined;
   regenerate: ((message: UIMessage) => void) | undefined;
   setEditing: (id: string | undefined) => void;
   /** Show another version of a message; undefined if the server keeps none. */
@@ -45,7 +45,7 @@ export const Message = memo(function Message(props: Props) {
 });
 
 const ACTIONS =
-  "screen-only flex items-center gap-0.5 opacity-100 transition-opacity lg:can-hover:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
+  "flex items-center gap-0.5 opacity-100 transition-opacity lg:can-hover:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
 
 /** Hidden while an answer arrives. A rule of the style sheet does it: as a property it would draw every message anew. */
 const WHEN_IDLE = "when-idle";
@@ -58,8 +58,8 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
         text={text}
         cancel={() => setEditing(undefined)}
         submit={(changed) => {
+          if (!edit(message, changed)) return;
           setEditing(undefined);
-          edit(message, changed);
           focusPrompt();
         }}
       />
@@ -67,7 +67,7 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
   }
   const files = message.parts.filter((part) => part.type === "file");
   return (
-    <article className="message user group/message -mb-3 flex flex-col items-end gap-1" aria-label="You">
+    <article className="message user group/message -mb-3 flex flex-col items-end gap-1 lg:can-hover:-mb-6" aria-label="You">
       {files.length > 0 && (
         <div className="flex max-w-[85%] flex-wrap justify-end gap-2">
           {files.map((file, index) => (
@@ -80,11 +80,13 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
           {text}
         </p>
       )}
-      <div className={ACTIONS}>
-        {text && <CopyButton text={text} label="Copy message" />}
-        {edit && (
-          <IconButton small icon={Pencil} label="Edit" className={WHEN_IDLE} onClick={() => setEditing(message.id)} />
-        )}
+      <div className="screen-only flex items-center">
+        <div className={ACTIONS}>
+          {text && <CopyButton text={text} label="Copy message" />}
+          {edit && (
+            <IconButton small icon={Pencil} label="Edit" className={WHEN_IDLE} onClick={() => setEditing(message.id)} />
+          )}
+        </div>
         <Versions id={message.id} versions={versions} show={showVersion} />
       </div>
     </article>
@@ -126,7 +128,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
       />
       <div className="flex justify-end gap-2">
         <Button onClick={cancel}>Cancel</Button>
-        <Button type="submit" kind="primary" disabled={!value.trim()}>
+        <Button type="submit" kind="primary" className={WHEN_IDLE} disabled={!value.trim()}>
           Send
         </Button>
       </div>
@@ -165,12 +167,14 @@ function AssistantMessage(props: Props) {
       {sources.length > 0 && <Sources sources={sources} />}
       {!streaming && (
         <div className="-mt-2 flex flex-wrap items-center gap-x-3">
-          <div className={classes(ACTIONS, "-ml-2 pointer-coarse:-ml-3")}>
-            {textOf(message) && <CopyButton text={textOf(message)} />}
-            {regenerate && (
-              <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />
-            )}
-            {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
+          <div className="screen-only -ml-2 flex items-center pointer-coarse:-ml-3">
+            <div className={ACTIONS}>
+              {textOf(message) && <CopyButton text={textOf(message)} />}
+              {regenerate && (
+                <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />
+              )}
+              {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
+            </div>
             <Versions id={message.id} versions={versions} show={showVersion} />
           </div>
           <Usage metadata={message.metadata} />

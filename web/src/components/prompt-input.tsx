@@ -52,6 +52,9 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
 
   function submit(): void {
     if (!ready) return;
+    // The limits may have come after the files.
+    const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), limits)).find(Boolean);
+    if (refused) return setRefusal(refused);
     send(text, files.length ? listOf(files) : undefined);
     setText("");
     setFiles([]);
@@ -77,7 +80,7 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
           {refusal}
         </p>
       )}
-      <div className="rounded-3xl border border-line bg-canvas shadow-sm transition-colors focus-within:border-soft">
+      <div className="rounded-3xl border border-line bg-canvas shadow-sm transition-colors focus-within:border-soft/50">
         {files.length > 0 && (
           <ul className="flex flex-wrap gap-2 px-3 pt-3" aria-label="Attached files">
             {files.map((file, index) => (

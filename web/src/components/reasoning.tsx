@@ -22,7 +22,7 @@ export function Reasoning({ id, text, streaming }: { id: string; text: string; s
         setOpen(wanted);
       }}
     >
-      <Collapsible.Trigger className="-ml-2 flex min-h-8 items-center gap-2 rounded-lg px-2 text-sm text-soft hover:bg-muted hover:text-ink">
+      <Collapsible.Trigger className="-ml-2 flex min-h-8 pointer-coarse:min-h-10 items-center gap-2 rounded-lg px-2 text-sm text-soft hover:bg-muted hover:text-ink">
         <Brain aria-hidden="true" className={classes("icon size-4", streaming && "animate-pulse")} />
         {streaming ? "Thinking…" : took === undefined ? "Thoughts" : `Thought for ${took < 1000 ? "a moment" : inWords(took)}`}
         <ChevronRight aria-hidden="true" className={classes("icon size-4 transition-transform", open && "rotate-90")} />

@@ -6,7 +6,7 @@ import { classes } from "../ui/classes";
 export type Source = SourceUrlUIPart | SourceDocumentUIPart;
 
 const CHIP =
-  "inline-flex min-h-8 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-[0.8125rem]";
+  "inline-flex min-h-8 pointer-coarse:min-h-10 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-[0.8125rem]";
 
 /** The sources that the answer cites, as chips. */
 export function Sources({ sources }: { sources: Source[] }) {
@@ -63,16 +63,6 @@ function Favicon({ url }: { url: string }) {
 }
 
 /** Whether a link is safe: an address such as `javascript:` is not. */
-function isWebAddress(url: string): boolean {
+export function isWebAddress(url: string): boolean {
   return URL.canParse(url, document.baseURI) && /^https?:$/.test(new URL(url, document.baseURI).protocol);
-}
-
-/** A link to an http(s) address; any other address is shown as plain text. */
-export function SafeLink({ url, text }: { url: string; text: string }) {
-  if (!isWebAddress(url)) return <span>{text}</span>;
-  return (
-    <a href={url} target="_blank" rel="noreferrer" className="truncate underline underline-offset-2">
-      {text}
-    </a>
-  );
 }

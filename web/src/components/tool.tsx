@@ -82,7 +82,7 @@ function Field({ title, value }: { title: string; value: unknown }) {
         <CopyButton text={pretty(value)} label={`Copy ${title.toLowerCase()}`} />
       </div>
       <div
-        className={classes("max-h-80 overflow-auto rounded-lg bg-surface px-3 py-2", title === "Error" && "bg-bad-surface text-bad")}
+        className={classes("max-h-80 overflow-auto rounded-lg px-3 py-2", title === "Error" ? "bg-bad-surface text-bad" : "bg-surface")}
         tabIndex={0}
         role="group"
         aria-label={`${title} value`}

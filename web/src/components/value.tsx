@@ -41,13 +41,14 @@ function keysOf(row: unknown): string[] {
 
 export function TableValue({ rows }: { rows: Row[] }) {
   const columns = keysOf(rows[0]);
+  const numeric = new Set(columns.filter((name) => rows.every((row) => typeof row[name] === "number")));
   return (
     <div className="overflow-x-auto rounded-lg border border-line" role="region" aria-label="Table" tabIndex={0}>
       <table className="w-full text-left text-sm">
         <thead className="bg-surface">
           <tr>
             {columns.map((name) => (
-              <th key={name} className="px-3 py-1.5 font-medium whitespace-nowrap">
+              <th key={name} className={classes("px-3 py-1.5 font-medium whitespace-nowrap", numeric.has(name) && "text-right")}>
                 {name}
               </th>
             ))}
@@ -57,7 +58,7 @@ export function TableValue({ rows }: { rows: Row[] }) {
           {rows.slice(0, MOST_ROWS).map((row, index) => (
             <tr key={index} className="border-t border-line">
               {columns.map((name) => (
-                <td key={name} className="px-3 py-1.5">
+                <td key={name} className={classes("px-3 py-1.5", numeric.has(name) && "text-right tabular-nums")}>
                   {String(row[name] ?? "")}
                 </td>
               ))}
@@ -71,11 +72,13 @@ export function TableValue({ rows }: { rows: Row[] }) {
 }
 
 function Tree({ value }: { value: object }) {
+  const entries = Object.entries(value);
+  const folds = entries.some(([, inner]) => isBranch(inner));
   return (
     <ul className="space-y-0.5 font-mono text-[0.8125rem] leading-6">
-      {Object.entries(value).map(([key, inner]) => (
+      {entries.map(([key, inner]) => (
         <li key={key} className="min-w-0">
-          {isBranch(inner) ? <Branch name={key} value={inner} /> : <Entry name={key} value={inner} />}
+          {isBranch(inner) ? <Branch name={key} value={inner} /> : <Entry name={key} value={inner} beside={folds} />}
         </li>
       ))}
     </ul>
@@ -87,7 +90,7 @@ function Branch({ name, value }: { name: string; value: object }) {
   const size = Object.keys(value).length;
   return (
     <Collapsible.Root open={open} onOpenChange={setOpen}>
-      <Collapsible.Trigger className="-ml-1 flex items-center gap-1 rounded px-1 hover:bg-muted">
+      <Collapsible.Trigger className="-ml-1 flex items-center gap-1 rounded px-1 hover:bg-muted pointer-coarse:min-h-10">
         <ChevronRight aria-hidden="true" className={classes("size-3.5 text-soft transition-transform", open && "rotate-90")} />
         <span className="text-soft">{name}</span>
         <span className="text-xs text-soft">{Array.isArray(value) ? `${size} items` : `${size} keys`}</span>
@@ -99,9 +102,10 @@ function Branch({ name, value }: { name: string; value: object }) {
   );
 }
 
-function Entry({ name, value }: { name: string; value: unknown }) {
+/** A key and its value. `beside`: whether other keys fold, so that their arrows need room on the left. */
+function Entry({ name, value, beside }: { name: string; value: unknown; beside: boolean }) {
   return (
-    <div className="flex gap-2 pl-4">
+    <div className={classes("flex gap-2", beside && "pl-[0.875rem]")}>
       <span className="shrink-0 text-soft">{name}</span>
       <Leaf value={value} />
     </div>

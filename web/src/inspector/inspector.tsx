@@ -55,7 +55,7 @@ export function Inspector({ tap, message, settings, close }: {
           <div className="relative min-w-0 flex-1">
             <select
               aria-label="Request"
-              className="h-9 w-full appearance-none truncate rounded-lg border border-line bg-canvas pr-8 pl-3 text-sm"
+              className="h-9 pointer-coarse:h-11 w-full appearance-none truncate rounded-lg border border-line bg-canvas pr-8 pl-3 text-sm"
               value={exchange?.number ?? ""}
               onChange={(event) => setChosen(Number(event.target.value))}
             >
@@ -66,7 +66,7 @@ export function Inspector({ tap, message, settings, close }: {
                 </option>
               ))}
             </select>
-            <ChevronDown aria-hidden="true" className="pointer-events-none absolute top-2.5 right-2.5 size-4 text-soft" />
+            <ChevronDown aria-hidden="true" className="pointer-events-none absolute top-1/2 right-2.5 size-4 -translate-y-1/2 text-soft" />
           </div>
           <IconButton
             icon={Download}
@@ -105,7 +105,7 @@ export function Inspector({ tap, message, settings, close }: {
               <Tabs.Trigger
                 key={each}
                 value={each}
-                className="flex-1 rounded-md py-1 text-sm text-soft capitalize data-[state=active]:bg-canvas data-[state=active]:text-ink"
+                className="flex-1 rounded-md py-1 pointer-coarse:min-h-10 text-sm text-soft capitalize data-[state=active]:bg-canvas data-[state=active]:text-ink"
               >
                 {each}
               </Tabs.Trigger>
@@ -185,7 +185,7 @@ function Frames({ exchange, chosen, choose }: {
       <div className="flex gap-2">
         <input
           type="search"
-          className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-canvas px-3 text-sm placeholder:text-soft"
+          className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base placeholder:text-soft"
           placeholder="Filter by type or text"
           aria-label="Filter frames"
           value={filter}

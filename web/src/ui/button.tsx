@@ -15,7 +15,7 @@ export function Button({ kind = "plain", className, ...rest }: ComponentProps<"b
     <button
       type="button"
       className={classes(
-        "inline-flex min-h-9 items-center justify-center gap-2 rounded-lg px-4 text-sm font-medium transition-colors disabled:opacity-50",
+        "inline-flex min-h-9 pointer-coarse:min-h-11 items-center justify-center gap-2 rounded-lg px-4 text-sm font-medium transition-colors disabled:opacity-50",
         KINDS[kind],
         className,
       )}

@@ -33,7 +33,7 @@ export function Dialog({ title, open, close, children, bare = false, className }
             <Radix.Title className="truncate text-base font-semibold">{title}</Radix.Title>
             {/* No tooltip: it would open with the focus, and take the first Escape. */}
             {!bare && (
-              <Radix.Close aria-label="Close" className="grid size-8 place-items-center rounded-lg text-soft hover:bg-muted hover:text-ink">
+              <Radix.Close aria-label="Close" className="grid size-8 pointer-coarse:size-11 place-items-center rounded-lg text-soft hover:bg-muted hover:text-ink">
                 <X aria-hidden="true" className="size-4" />
               </Radix.Close>
             )}

@@ -1,5 +1,6 @@
 import { X } from "lucide-react";
 import { useState, type ReactNode } from "react";
+import { local } from "../storage";
 import { useMedia } from "../use-media";
 import { IconButton } from "./button";
 
@@ -19,13 +20,13 @@ interface Props {
 /** A panel beside the chat with an edge that can be dragged; on a narrow screen, a sheet over it. */
 export function Panel({ name, width: initial, title, close, children }: Props) {
   const key = `usechat:panel:${name}`;
-  const [width, setWidth] = useState(() => Number(localStorage.getItem(key)) || initial);
+  const [width, setWidth] = useState(() => Number(local.get(key)) || initial);
   const wide = useMedia("(min-width: 64rem)");
 
   function resize(wanted: number): void {
     const next = Math.round(Math.min(Math.max(wanted, LEAST), MOST, innerWidth * 0.6));
     setWidth(next);
-    localStorage.setItem(key, String(next));
+    local.set(key, String(next));
   }
 
   return (
