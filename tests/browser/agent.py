@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
+from tests.browser.markdown_texts import DEEP, END, ODD, mixed
 from tests.conformance.served import Gates
 from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
 from usechat.errors import PublicError
@@ -236,9 +237,29 @@ async def _blocks(_turn: Turn) -> Said:
         yield word
 
 
+async def _mixed(turn: Turn) -> Said:
+    """A text of all kinds of Markdown, in pieces that end anywhere."""
+    text = mixed(int(turn.text.split()[1]))
+    for start in range(0, len(text), 97):
+        yield text[start : start + 97]
+        if start % (97 * 20) == 0:
+            await asyncio.sleep(0.03)
+
+
+async def _odd(turn: Turn) -> Said:
+    """100 kB of one thing: the first half at once, and the rest at the pace of a model; all of it at once if it says so."""
+    text = ODD[turn.text.split()[1]]
+    middle = len(text) if "at once" in turn.text else len(text) // 2
+    yield text[:middle]
+    await _held(turn)
+    async for word in _word_by_word(text[middle:]):
+        yield word
+    yield END
+
+
 async def _word_by_word(text: str) -> AsyncIterator[str]:
     """Say it at the pace of a fast model, and the last fifth at once."""
-    words = re.findall(r"\s*\S+", text)
+    words = re.findall(r"\s*\S{1,20}", text)
     for number, word in enumerate(words):
         yield word
         if number % 100 == 99 and number < len(words) * 0.8:
@@ -326,6 +347,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,
+    "deep": _saying(DEEP),
     "diagram": _saying(DIAGRAM),
     "document": _saying(DOCUMENT),
     "drawn": _drawn,
@@ -333,12 +355,17 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "fail": _fail,
     "files": _files,
     "flow": _flow,
+    "footnotes": _saying("A claim[^1].\n\n" + "Some words.\n\n" * 100 + "[^1]: The source."),
     "formulas": _saying(FORMULAS),
+    "image": _saying(f"![a dot]({PICTURE}) and ![elsewhere](https://example.org/spy.png)"),
     "long": _long,
     "many": _many,
     "markdown": _markdown,
+    "mixed": _mixed,
     "nothing": _nothing,
+    "odd": _odd,
     "parallel": _parallel,
+    "preformatted": _saying("<pre>as it is</pre>"),
     "references": _saying("See [the page][1].\n\n" + "Some words.\n\n" * 500 + "[1]: https://example.org/page"),
     "report": _report,
     "sources": _sources,
