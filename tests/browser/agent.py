@@ -181,6 +181,16 @@ async def _tools(_turn: Turn) -> Said:
     yield "One tool worked, one did not."
 
 
+async def _cards(_turn: Turn) -> Said:
+    """Two thousand calls, at the pace of an agent that is in a hurry."""
+    for number in range(2000):
+        yield ToolCall(f"call-{number}", "search", {"query": f"the words of the query number {number}"})
+        yield ToolResult(f"call-{number}", {"found": number})
+        if number % 20 == 0:
+            await asyncio.sleep(0.03)
+    yield "All of it is found."
+
+
 async def _approve(_turn: Turn) -> Said:
     yield "This needs your consent. "
     yield ToolCall("call-3", "delete_file", {"path": "notes.txt"})
@@ -247,7 +257,7 @@ async def _mixed(turn: Turn) -> Said:
 
 
 async def _odd(turn: Turn) -> Said:
-    """100 kB of one thing: the first half at once, and the rest at the pace of a model; all of it at once if it says so."""
+    """100 kB of one thing: a half at once and the rest at the pace of a model, or all of it `at once`."""
     text = ODD[turn.text.split()[1]]
     middle = len(text) if "at once" in turn.text else len(text) // 2
     yield text[:middle]
@@ -344,6 +354,7 @@ async def _parallel(_turn: Turn) -> Said:
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
     "blocks": _blocks,
+    "cards": _cards,
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,

@@ -101,7 +101,9 @@ def _cell(chance: random.Random) -> str:
 
 def _fence(chance: random.Random) -> str:
     mark = chance.choice(["```", "~~~", "````"])
-    return f"{mark}{chance.choice(['', 'python', 'text'])}\ndef f():\n\n    return '**no bold**'\n\n# no heading\n{mark}"
+    return (
+        f"{mark}{chance.choice(['', 'python', 'text'])}\ndef f():\n\n    return '**no bold**'\n\n# no heading\n{mark}"
+    )
 
 
 def _fence_in_list(chance: random.Random) -> str:
@@ -139,10 +141,11 @@ ODD: Final[Mapping[str, str]] = {
         lambda number: f"A claim {number} that wants *proof*[^{number}].\n\n[^{number}]: The source of {number}.\n\n"
     ),
     "nested": _repeated(lambda number: "  " * (number % 20) + f"- item {number} with *some* words\n"),
-    "quote": _repeated(lambda number: f"> A line of the quote {number}.\n" + (">\n" if number % 3 == 0 else "")),
+    "quote": _repeated(lambda number: f"> A *line* of the **quote** {number}.\n" + (">\n" if number % 3 == 0 else "")),
     "references": _repeated(lambda number: f"See [the page][{number}], it has **many** words.\n\n- item {number}\n\n")
     + "".join(f"[{number}]: https://example.org/{number}\n" for number in range(3000)),
-    "table": "| a | b | c |\n|---|---|---|\n" + _repeated(lambda number: f"| row {number} | {number} | **{number}** |\n"),
+    "table": "| a | b | c |\n|---|---|---|\n"
+    + _repeated(lambda number: f"| row {number} | {number} | **{number}** |\n"),
     "word": "x" * SIZE,
 }
 """100 kB of one thing each."""

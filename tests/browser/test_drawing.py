@@ -2,12 +2,11 @@
 
 import re
 import subprocess
-from os.path import commonprefix
 from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Page, TimeoutError
+from playwright.sync_api import Error, Page
 
 from tests.browser.chatting import ask, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.chromium import NODE
@@ -29,7 +28,8 @@ SHAPE: Final = """
         return [`<${[tag, ...facts].join(" ")}>`, ...inside, `</${tag}>`];
     };
     // What the browser shows: white space is one blank, and none at the edge of a block.
-    const shapeIn = (root) => [...root.childNodes].flatMap(shapeOf).join("").replace(/\\s+/g, " ").replace(/ ?(<[^>]*>) ?/g, "$1");
+    const inOne = (shape) => shape.join("").replace(/\\s+/g, " ").replace(/ ?(<[^>]*>) ?/g, "$1");
+    const shapeIn = (root) => inOne([...root.childNodes].flatMap(shapeOf));
 """
 """What an answer shows: its text and its elements, without those that the page draws around them."""
 
@@ -49,9 +49,9 @@ def expect_shape(page: Page, expected: str) -> None:
     shape = f"() => {{ {SHAPE} return shapeIn([...document.querySelectorAll('.markdown')].at(-1)); }}"
     try:
         page.wait_for_function(f"(expected) => ({shape})() === expected", arg=expected, polling=300)
-    except TimeoutError:
+    except Error:
         drawn = page.evaluate(shape)
-        same = len(commonprefix([drawn, expected]))
+        same = next((at for at, pair in enumerate(zip(drawn, expected, strict=False)) if len({*pair}) > 1), 0)
         assert drawn[max(0, same - 100) : same + 300] == expected[max(0, same - 100) : same + 300]
         raise
 
@@ -111,7 +111,8 @@ def test_an_answer_that_arrives_at_once_is_drawn_over_many_frames(open_page: Ope
         count();
         const sizeOf = (one) => one.nodeType === Node.ELEMENT_NODE ? 1 + one.querySelectorAll("*").length : 0;
         new MutationObserver((all) => {
-            for (const { addedNodes } of all) for (const one of addedNodes) window.frames_[window.frames_.length - 1] += sizeOf(one);
+            const added = all.flatMap(({ addedNodes }) => [...addedNodes]);
+            window.frames_[window.frames_.length - 1] += added.reduce((size, one) => size + sizeOf(one), 0);
         }).observe(document.querySelector("main"), { childList: true, subtree: true });
     }""")
     ask(page, f"odd {name} at once")

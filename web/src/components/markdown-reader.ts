@@ -3,6 +3,7 @@ import { hasFormulas } from "./formulas";
 import { drawingOf, type Drawing } from "./markdown-chunks";
 import { nodesOf } from "./markdown-nodes";
 import type { ReadDocument, ReadingRequest } from "./markdown-worker";
+import { inNextFrame } from "./turns";
 
 /** Characters of a text that is read where it is drawn. Longer ones are read in a worker: it may take any time. */
 const SHORT = 2000;
@@ -71,7 +72,7 @@ function ask(request: ReadingRequest): void {
 
 function start(): Worker {
   const started = new Worker(new URL("./markdown-worker.ts", import.meta.url), { type: "module" });
-  started.onmessage = ({ data }: MessageEvent<ReadDocument>) => shown.get(data.document)?.(data);
+  started.onmessage = ({ data }: MessageEvent<ReadDocument>) => inNextFrame(() => shown.get(data.document)?.(data));
   // It could not be loaded: texts are read here, whatever their length.
   started.onerror = () => {
     broken = true;

@@ -137,5 +137,6 @@ function SameTabLink({ href, children }: ComponentProps<"a">) {
 
 /** A link to another page opens in a tab of its own; one to a footnote, or back, leads there. */
 function Link(props: ComponentProps<"a">) {
-  return props.href?.startsWith("#") ? <a {...props} /> : <a {...props} target="_blank" rel="noreferrer" />;
+  const tab = props.href?.startsWith("#") ? { target: undefined, rel: undefined } : { target: "_blank", rel: "noreferrer" };
+  return <a {...props} {...tab} />;
 }

@@ -155,8 +155,7 @@ function AssistantMessage(props: Props) {
           <AssistantPart
             id={`${message.id}:${index}`}
             part={part}
-            last={index === message.parts.length - 1}
-            streaming={streaming}
+            streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
             approve={approve}
           />
         </Fragment>
@@ -245,22 +244,36 @@ function sum(one: unknown, other: unknown): number | undefined {
 interface PartProps {
   id: string;
   part: Part;
-  last: boolean;
   streaming: boolean;
   approve: Approve | undefined;
 }
 
-function AssistantPart({ id, part, last, streaming, approve }: PartProps) {
-  if (part.type === "text") {
-    return part.text ? <Markdown text={part.text} streaming={streaming && part.state === "streaming"} /> : null;
-  }
-  if (part.type === "reasoning") {
-    return part.text ? <Reasoning id={id} text={part.text} streaming={streaming && last && part.state !== "done"} /> : null;
-  }
+/** A part of an answer. Of thousands of them, only those that have changed are drawn again. */
+const AssistantPart = memo(function AssistantPart({ id, part, streaming, approve }: PartProps) {
+  if (part.type === "text") return part.text ? <Markdown text={part.text} streaming={streaming} /> : null;
+  if (part.type === "reasoning") return part.text ? <Reasoning id={id} text={part.text} streaming={streaming} /> : null;
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
   if (isTool(part)) return <Tool part={part} approve={approve} />;
   if (isData(part)) return <DataPart type={part.type} data={part.data} />;
   return null;
+}, sameProps);
+
+function sameProps(one: PartProps, other: PartProps): boolean {
+  const same = one.id === other.id && one.streaming === other.streaming && one.approve === other.approve;
+  return same && samePart(one.part, other.part);
+}
+
+/** Compare by value: the hook copies all parts of a message whenever one of them changes. */
+function samePart(one: Part, other: Part): boolean {
+  const values = new Map<string, unknown>(Object.entries(one));
+  const all = Object.entries(other);
+  const comparable = (value: unknown) => (typeof value === "object" ? JSON.stringify(value) : value);
+  return all.length === values.size && all.every(([name, value]) => comparable(values.get(name)) === comparable(value));
+}
+
+function isStreaming(part: Part, last: boolean): boolean {
+  if (part.type === "text") return part.state === "streaming";
+  return part.type === "reasoning" && last && part.state !== "done";
 }
 
 function isSource(part: Part): part is Source {

@@ -7,6 +7,7 @@ const AT_ONCE = 2;
 const MORE = 4;
 const TIME = 3;
 
+const updates: (() => void)[] = [];
 const waiting = new Set<() => void>();
 let left = AT_ONCE;
 let asked = false;
@@ -33,6 +34,12 @@ export function useTurn<T>(value: T, atOnce: boolean): T | undefined {
   return drawn.current;
 }
 
+/** Update what is drawn in the next frame, together with what has its turn there: then the page is laid out once. */
+export function inNextFrame(update: () => void): void {
+  updates.push(update);
+  askForFrame();
+}
+
 function turnIsFree(): boolean {
   askForFrame();
   if (left === 0 || waiting.size > 0) return false;
@@ -49,6 +56,7 @@ function drawSome(): void {
   asked = false;
   left = AT_ONCE;
   const end = performance.now() + TIME;
+  flushSync(() => updates.splice(0).forEach((update) => update()));
   for (const draw of [...waiting].slice(0, MORE)) {
     if (waiting.delete(draw)) draw();
     if (performance.now() > end) break;
