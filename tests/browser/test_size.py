@@ -87,7 +87,7 @@ def test_no_task_is_long_while_thousands_of_tools_are_called(open_page: OpenPage
 
 DRAWN: Final = """(answers) => {
     const all = document.querySelectorAll(".message.assistant");
-    const size = all[all.length - 1].textContent.length;
+    const size = all[all.length - 1]?.textContent.length ?? 0;
     const idle = all.length === answers && document.querySelector("[role=log]").ariaBusy === "false";
     const same = idle && size === window.size_ && size > 30_000;
     window.size_ = size;

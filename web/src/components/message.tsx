@@ -155,6 +155,7 @@ function AssistantMessage(props: Props) {
           <AssistantPart
             id={`${message.id}:${index}`}
             part={part}
+            look={JSON.stringify(part)}
             streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
             approve={approve}
           />
@@ -244,6 +245,8 @@ function sum(one: unknown, other: unknown): number | undefined {
 interface PartProps {
   id: string;
   part: Part;
+  /** The part as text: the hook copies parts that have not changed, and changes the first copy of one that has. */
+  look: string;
   streaming: boolean;
   approve: Approve | undefined;
 }
@@ -259,16 +262,7 @@ const AssistantPart = memo(function AssistantPart({ id, part, streaming, approve
 }, sameProps);
 
 function sameProps(one: PartProps, other: PartProps): boolean {
-  const same = one.id === other.id && one.streaming === other.streaming && one.approve === other.approve;
-  return same && samePart(one.part, other.part);
-}
-
-/** Compare by value: the hook copies all parts of a message whenever one of them changes. */
-function samePart(one: Part, other: Part): boolean {
-  const values = new Map<string, unknown>(Object.entries(one));
-  const all = Object.entries(other);
-  const comparable = (value: unknown) => (typeof value === "object" ? JSON.stringify(value) : value);
-  return all.length === values.size && all.every(([name, value]) => comparable(values.get(name)) === comparable(value));
+  return one.id === other.id && one.look === other.look && one.streaming === other.streaming && one.approve === other.approve;
 }
 
 function isStreaming(part: Part, last: boolean): boolean {
