@@ -4,9 +4,16 @@ import ai from "ai/package.json" with { type: "json" };
 import { readdirSync, readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
-const parsers = {
-  "hast-util-from-html-isomorphic": new URL("node_modules/hast-util-from-html-isomorphic/index.js", import.meta.url).pathname,
-};
+/**
+ * Parsers without the browser's. It would apply the inline styles of KaTeX's markup, which the policy forbids, and it is not
+ * there in a worker.
+ */
+const parsers = Object.fromEntries(
+  ["decode-named-character-reference", "hast-util-from-html-isomorphic"].map((name) => [
+    name,
+    new URL(`node_modules/${name}/index.js`, import.meta.url).pathname,
+  ]),
+);
 
 /** KaTeX names each font in three formats; every browser that runs the page reads the first, woff2. */
 const onlyWoff2 = {
@@ -18,14 +25,16 @@ const onlyWoff2 = {
   },
 };
 
-/** Writes the licences of the worker's packages: `build.license` knows those of the page alone. */
+/** Writes the licences of a worker's packages: `build.license` knows those of the page alone. */
 const workerLicences = (): Plugin => ({
   name: "worker-licences",
   generateBundle(_options, bundle) {
-    const modules = Object.values(bundle).flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
+    const chunks = Object.values(bundle).filter((file) => file.type === "chunk");
+    const worker = chunks.find((chunk) => chunk.isEntry)?.name ?? "";
+    const modules = chunks.flatMap((chunk) => chunk.moduleIds);
     const packages = new Set(modules.flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id) ?? []));
-    const source = `# Licenses of the highlighter\n\n${[...packages].sort().map(licenceOf).join("\n")}`;
-    this.emitFile({ type: "asset", fileName: "licenses-highlighter.md", source });
+    const source = `# Licenses of ${worker}\n\n${[...packages].sort().map(licenceOf).join("\n")}`;
+    this.emitFile({ type: "asset", fileName: `licenses-${worker}.md`, source });
   },
 });
 
@@ -40,7 +49,6 @@ function licenceOf(directory: string): string {
 export default defineConfig({
   base: "./",
   plugins: [onlyWoff2, react(), tailwindcss()],
-  // KaTeX's markup is parsed by a parser of its own: the browser's would apply its inline styles, which the policy forbids.
   resolve: { alias: parsers },
   define: { AI_SDK_RELEASE: JSON.stringify(ai.version) },
   worker: { format: "es", plugins: () => [workerLicences()] },

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
+from tests.browser.markdown_texts import DEEP, END, ODD, mixed
 from tests.conformance.served import Gates
 from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
 from usechat.errors import PublicError
@@ -184,6 +185,16 @@ async def _tools(_turn: Turn) -> Said:
     yield "One tool worked, one did not."
 
 
+async def _cards(_turn: Turn) -> Said:
+    """Two thousand calls, at the pace of an agent that is in a hurry."""
+    for number in range(2000):
+        yield ToolCall(f"call-{number}", "search", {"query": f"the words of the query number {number}"})
+        yield ToolResult(f"call-{number}", {"found": number})
+        if number % 20 == 0:
+            await asyncio.sleep(0.03)
+    yield "All of it is found."
+
+
 async def _approve(_turn: Turn) -> Said:
     yield "This needs your consent. "
     yield ToolCall("call-3", "delete_file", {"path": "notes.txt"})
@@ -240,9 +251,29 @@ async def _blocks(_turn: Turn) -> Said:
         yield word
 
 
+async def _mixed(turn: Turn) -> Said:
+    """A text of all kinds of Markdown, in pieces that end anywhere."""
+    text = mixed(int(turn.text.split()[1]))
+    for start in range(0, len(text), 97):
+        yield text[start : start + 97]
+        if start % (97 * 20) == 0:
+            await asyncio.sleep(0.03)
+
+
+async def _odd(turn: Turn) -> Said:
+    """100 kB of one thing: a half at once and the rest at the pace of a model, or all of it `at once`."""
+    text = ODD[turn.text.split()[1]]
+    middle = len(text) if "at once" in turn.text else len(text) // 2
+    yield text[:middle]
+    await _held(turn)
+    async for word in _word_by_word(text[middle:]):
+        yield word
+    yield END
+
+
 async def _word_by_word(text: str) -> AsyncIterator[str]:
     """Say it at the pace of a fast model, and the last fifth at once."""
-    words = re.findall(r"\s*\S+", text)
+    words = re.findall(r"\s*\S{1,20}", text)
     for number, word in enumerate(words):
         yield word
         if number % 100 == 99 and number < len(words) * 0.8:
@@ -327,9 +358,11 @@ async def _parallel(_turn: Turn) -> Said:
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
     "blocks": _blocks,
+    "cards": _cards,
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,
+    "deep": _saying(DEEP),
     "diagram": _saying(DIAGRAM),
     "document": _saying(DOCUMENT),
     "drawn": _drawn,
@@ -337,12 +370,17 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "fail": _fail,
     "files": _files,
     "flow": _flow,
+    "footnotes": _saying("A claim[^1].\n\n" + "Some words.\n\n" * 100 + "[^1]: The source."),
     "formulas": _saying(FORMULAS),
+    "image": _saying(f"![a dot]({PICTURE}) and ![elsewhere](https://example.org/spy.png)"),
     "long": _long,
     "many": _many,
     "markdown": _markdown,
+    "mixed": _mixed,
     "nothing": _nothing,
+    "odd": _odd,
     "parallel": _parallel,
+    "preformatted": _saying("<pre>as it is</pre>"),
     "references": _saying("See [the page][1].\n\n" + "Some words.\n\n" * 500 + "[1]: https://example.org/page"),
     "report": _report,
     "sources": _sources,

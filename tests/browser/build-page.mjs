@@ -22,6 +22,7 @@ await build({
   worker: { format: "es" },
   resolve: {
     alias: {
+      "decode-named-character-reference": `${web}node_modules/decode-named-character-reference/index.js`,
       "hast-util-from-html-isomorphic": `${web}node_modules/hast-util-from-html-isomorphic/index.js`,
       "@ai-sdk/react": `${hook}/node_modules/@ai-sdk/react`,
       ai: `${hook}/node_modules/ai`,

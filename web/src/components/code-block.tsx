@@ -2,6 +2,7 @@ import { memo, useEffect, useMemo, useState, type CSSProperties } from "react";
 import { CopyButton } from "./copy-button";
 import { highlight, type Token } from "./highlighting";
 import { GROUP_LINES } from "./line-groups";
+import { useTurn } from "./turns";
 
 /** The tokens of each group of lines, before they are known. */
 const NONE: Token[][][] = [];
@@ -36,8 +37,19 @@ export const CodeBlock = memo(function CodeBlock({ code, language, complete }: {
   );
 });
 
+interface LinesProps {
+  text: string;
+  tokens: Token[][] | undefined;
+  last: boolean;
+}
+
 /** Some lines of a block. While a long block arrives, only its last lines are drawn anew. */
-const Lines = memo(function Lines({ text, tokens, last }: { text: string; tokens: Token[][] | undefined; last: boolean }) {
+const Lines = memo(function Lines({ text, tokens, last }: LinesProps) {
+  const lines = useTurn(useMemo(() => <LinesNow text={text} tokens={tokens} last={last} />, [text, tokens, last]), false);
+  return lines;
+});
+
+function LinesNow({ text, tokens, last }: LinesProps) {
   const lines: Token[][] = tokens ?? text.split("\n").map((line) => [{ text: line, style: undefined }]);
   return lines.map((line, number) => (
     <span key={number} className="block min-h-6">
@@ -53,7 +65,7 @@ const Lines = memo(function Lines({ text, tokens, last }: { text: string; tokens
       {!(last && number === lines.length - 1) && "\n"}
     </span>
   ));
-});
+}
 
 function groupsOf(code: string): string[] {
   const lines = code.split("\n");

@@ -1,10 +1,8 @@
-import type { PluginConfig } from "streamdown";
-import { useEffect, useState } from "react";
-
-type MathPlugin = NonNullable<PluginConfig["math"]>;
+import type { Formulas } from "./markdown-nodes";
 
 const CODE = /(```[\s\S]*?(?:```|$)|~~~[\s\S]*?(?:~~~|$)|`[^`\n]*`)/;
-let loaded: MathPlugin | undefined;
+
+let loading: Promise<Formulas> | undefined;
 
 /** Write `\(a\)` and `\[a\]`, which Markdown would take for escaped brackets, as `$$a$$`; code stays as it is. */
 export function withDollars(text: string): string {
@@ -21,16 +19,16 @@ export function withDollars(text: string): string {
     .join("");
 }
 
-/** The plugin that draws formulas with KaTeX; it is loaded when a text has one. A single dollar begins no formula. */
-export function useFormulas(text: string): MathPlugin | undefined {
-  const [plugin, setPlugin] = useState(loaded);
-  const needed = text.includes("$$");
-  useEffect(() => {
-    if (!needed || plugin) return;
-    void Promise.all([import("@streamdown/math"), import("katex/dist/katex.min.css")]).then(([{ createMathPlugin }]) => {
-      loaded ??= createMathPlugin({ singleDollarTextMath: false });
-      setPlugin(loaded);
-    });
-  }, [needed, plugin]);
-  return needed ? plugin : undefined;
+/** Whether a text may have formulas. */
+export function hasFormulas(text: string): boolean {
+  return /\$\$|\\\(|\\\[/.test(text);
+}
+
+/** What draws formulas, with KaTeX. A single dollar begins none. */
+export function loadFormulas(): Promise<Formulas> {
+  loading ??= Promise.all([import("remark-math"), import("rehype-katex")]).then(([math, katex]) => ({
+    remark: [[math.default, { singleDollarTextMath: false }]],
+    rehype: [[katex.default, { errorColor: "var(--soft)" }]],
+  }));
+  return loading;
 }

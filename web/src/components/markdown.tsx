@@ -1,36 +1,22 @@
-import { isValidElement, memo, useMemo, useRef, type ComponentProps, type ReactElement, type ReactNode } from "react";
-import {
-  defaultRehypePlugins,
-  extractTableDataFromElement,
-  Streamdown,
-  tableDataToTSV,
-  useIsCodeFenceIncomplete,
-  type Components,
-  type StreamdownProps,
-} from "streamdown";
-import { classes } from "../ui/classes";
+import { createElement, isValidElement, memo, useMemo, useRef, type ComponentProps, type ElementType, type ReactNode } from "react";
 import { CodeBlock } from "./code-block";
 import { CopyButton } from "./copy-button";
 import { Diagram } from "./diagram";
-import { useFormulas, withDollars } from "./formulas";
-import { piecesOf, type Piece as PieceOfText } from "./markdown-pieces";
+import type { Outline } from "./markdown-chunks";
+import type { Node } from "./markdown-nodes";
+import { useDrawing } from "./markdown-reader";
+import { useTurn } from "./turns";
 
-const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
+type Components = Record<string, ElementType>;
 
-/** Links may be relative to the page. Only inline images are shown: the page makes no requests to other hosts. */
-const rehypePlugins = Object.values({
-  ...defaultRehypePlugins,
-  harden: [harden, { defaultOrigin: document.baseURI, allowedLinkPrefixes: ["*"], allowDataImages: true }],
-}) as StreamdownProps["rehypePlugins"];
-
-const components = { pre: Code, table: Table, input: TaskBox, inlineCode: InlineCode, a: Link } as Components;
+const components: Components = { pre: Code, table: Table, input: TaskBox, code: InlineCode, a: Link };
 
 /** The same for a text that is read on its own: links lead to its headings, and stay in the tab. */
-const withAnchors = {
+const withAnchors: Components = {
   ...components,
   a: SameTabLink,
   ...Object.fromEntries((["h1", "h2", "h3", "h4"] as const).map((level) => [level, anchored(level)])),
-} as Components;
+};
 
 interface Props {
   text: string;
@@ -41,39 +27,45 @@ interface Props {
 
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
-  const pieces = useRef<PieceOfText[]>([]);
-  pieces.current = piecesOf(text, pieces.current);
-  return (
-    <div className="flex min-w-0 flex-col gap-3.5">
-      {pieces.current.map((piece, index) => (
-        <Piece key={index} {...piece} streaming={streaming && index === pieces.current.length - 1} anchors={anchors} />
-      ))}
-    </div>
-  );
+  const { outline, chunks, atOnce } = useDrawing(text, streaming, anchors);
+  const own = anchors ? withAnchors : components;
+  const draw = (all: Outline, wrap: (chunk: ReactNode, key: string) => ReactNode): ReactNode[] => {
+    let count = 0;
+    return all.map((part, index) => {
+      if (typeof part !== "number") {
+        return createElement(own[part.tag] ?? part.tag, { ...part.props, key: `element ${index - count}` }, draw(part.children, asItIs));
+      }
+      const key = `chunk ${count++}`;
+      return wrap(<Chunk key={key} nodes={chunks[part] ?? "[]"} components={own} atOnce={atOnce} />, key);
+    });
+  };
+  return <div className="markdown">{draw(outline, inBlocks)}</div>;
 });
 
-/** Links open at once, in a tab of their own. A constant: another object would draw everything anew. */
-const LINK_SAFETY = { enabled: false };
+const asItIs = (chunk: ReactNode) => chunk;
 
-const Piece = memo(function Piece({ text, head, goesOn, streaming, anchors }: Required<Props> & PieceOfText) {
-  const prepared = useMemo(() => withDollars(head + text), [head, text]);
-  const math = useFormulas(prepared);
-  const plugins = useMemo(() => math && { math }, [math]);
-  return (
-    <Streamdown
-      className={classes("markdown", goesOn && "goes-on", head && "same-table")}
-      components={anchors ? withAnchors : components}
-      controls={false}
-      dir="auto"
-      linkSafety={LINK_SAFETY}
-      isAnimating={streaming}
-      plugins={plugins}
-      rehypePlugins={rehypePlugins}
-    >
-      {prepared}
-    </Streamdown>
-  );
+const inBlocks = (chunk: ReactNode, key: string) => (
+  <div key={key} className="blocks">
+    {chunk}
+  </div>
+);
+
+/** A part of a text that is drawn at once. While a long text arrives, only the last one is drawn anew. */
+const Chunk = memo(function Chunk({ nodes, components: own, atOnce }: {
+  nodes: string;
+  components: Components;
+  atOnce: boolean;
+}) {
+  const drawn = useTurn(nodes, atOnce);
+  return useMemo(() => drawn && (JSON.parse(drawn) as Node[]).map((node, key) => elementOf(node, key, own)), [drawn, own]);
 });
+
+function elementOf(node: Node, key: number, own: Components): ReactNode {
+  if (typeof node === "string") return node;
+  const children = node.children.map((child, index) => elementOf(child, index, own));
+  // An element without children must have none: `[]` is not allowed in `br`.
+  return createElement(own[node.tag] ?? node.tag, { ...node.props, key }, children.length > 0 ? children : undefined);
+}
 
 function anchored(Level: "h1" | "h2" | "h3" | "h4") {
   return function Heading({ children }: ComponentProps<"h1">) {
@@ -93,11 +85,12 @@ function textIn(node: ReactNode): string {
 }
 
 function Code({ children }: ComponentProps<"pre">) {
-  const incomplete = useIsCodeFenceIncomplete();
-  const { className = "", children: code } = (children as ReactElement<{ className?: string; children?: unknown }>).props;
+  const code = [children].flat().find((child) => isValidElement<ComponentProps<"code">>(child));
+  const { className = "", "data-open": open = false } = (code?.props ?? {}) as { className?: string; "data-open"?: boolean };
   const language = /language-(\S+)/.exec(className)?.[1] ?? "";
-  if (language === "mermaid") return <Diagram code={String(code ?? "").trim()} complete={!incomplete} />;
-  return <CodeBlock code={String(code ?? "").replace(/\n$/, "")} language={language} complete={!incomplete} />;
+  const text = textIn(children);
+  if (language === "mermaid") return <Diagram code={text.trim()} complete={!open} />;
+  return <CodeBlock code={text.replace(/\n$/, "")} language={language} complete={!open} />;
 }
 
 function InlineCode({ children }: ComponentProps<"code">) {
@@ -114,34 +107,15 @@ function Table({ children }: ComponentProps<"table">) {
         </table>
       </div>
       <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface transition-opacity can-hover:opacity-0 group-hover/table:opacity-100 focus-within:opacity-100">
-        <CopyButton
-          label="Copy table"
-          text={() => (table.current ? tablesOf(table.current).map(textOfTable).join("\n") : "")}
-        />
+        <CopyButton label="Copy table" text={() => (table.current ? tabSeparated(table.current) : "")} />
       </div>
     </div>
   );
 }
 
-/** The parts of a table: if it is long, it is drawn in several pieces. */
-function tablesOf(table: HTMLTableElement): HTMLTableElement[] {
-  let piece = table.closest(".markdown");
-  if (piece?.classList.contains("same-table") && table === piece.querySelector("table")) {
-    while (piece?.classList.contains("same-table")) piece = piece.previousElementSibling;
-  } else if (table !== [...(piece?.querySelectorAll("table") ?? [])].at(-1)) {
-    return [table];
-  }
-  const parts = [...(piece?.querySelectorAll("table") ?? [])].slice(-1);
-  for (let next = piece?.nextElementSibling; next?.classList.contains("same-table"); next = next.nextElementSibling) {
-    parts.push(...[...next.querySelectorAll("table")].slice(0, 1));
-  }
-  return parts;
-}
-
-/** A part of a table as tab-separated values; only the first one has its head. */
-function textOfTable(table: HTMLTableElement, part: number): string {
-  const text = tableDataToTSV(extractTableDataFromElement(table.parentElement!));
-  return part === 0 ? text : text.slice(text.indexOf("\n") + 1);
+function tabSeparated(table: HTMLTableElement): string {
+  const textOf = (cell: HTMLTableCellElement) => (cell.textContent ?? "").replace(/\s+/g, " ").trim();
+  return [...table.rows].map((row) => [...row.cells].map(textOf).join("\t")).join("\n");
 }
 
 /** The box of a task list. */
@@ -161,10 +135,8 @@ function SameTabLink({ href, children }: ComponentProps<"a">) {
   return <a href={href}>{children}</a>;
 }
 
-function Link({ href, children }: ComponentProps<"a">) {
-  return (
-    <a href={href} target="_blank" rel="noreferrer">
-      {children}
-    </a>
-  );
+/** A link to another page opens in a tab of its own; one to a footnote, or back, leads there. */
+function Link(props: ComponentProps<"a">) {
+  const tab = props.href?.startsWith("#") ? { target: undefined, rel: undefined } : { target: "_blank", rel: "noreferrer" };
+  return <a {...props} {...tab} />;
 }

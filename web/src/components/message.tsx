@@ -157,8 +157,8 @@ function AssistantMessage(props: Props) {
           <AssistantPart
             id={`${message.id}:${index}`}
             part={part}
-            last={index === message.parts.length - 1}
-            streaming={streaming}
+            look={JSON.stringify(part)}
+            streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
             approve={approve}
           />
         </Fragment>
@@ -249,22 +249,29 @@ function sum(one: unknown, other: unknown): number | undefined {
 interface PartProps {
   id: string;
   part: Part;
-  last: boolean;
+  /** The part as text: the hook copies parts that have not changed, and changes the first copy of one that has. */
+  look: string;
   streaming: boolean;
   approve: Approve | undefined;
 }
 
-function AssistantPart({ id, part, last, streaming, approve }: PartProps) {
-  if (part.type === "text") {
-    return part.text ? <Markdown text={part.text} streaming={streaming && part.state === "streaming"} /> : null;
-  }
-  if (part.type === "reasoning") {
-    return part.text ? <Reasoning id={id} text={part.text} streaming={streaming && last && part.state !== "done"} /> : null;
-  }
+/** A part of an answer. Of thousands of them, only those that have changed are drawn again. */
+const AssistantPart = memo(function AssistantPart({ id, part, streaming, approve }: PartProps) {
+  if (part.type === "text") return part.text ? <Markdown text={part.text} streaming={streaming} /> : null;
+  if (part.type === "reasoning") return part.text ? <Reasoning id={id} text={part.text} streaming={streaming} /> : null;
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
   if (isTool(part)) return <Tool part={part} approve={approve} />;
   if (isData(part)) return <DataPart type={part.type} data={part.data} />;
   return null;
+}, sameProps);
+
+function sameProps(one: PartProps, other: PartProps): boolean {
+  return one.id === other.id && one.look === other.look && one.streaming === other.streaming && one.approve === other.approve;
+}
+
+function isStreaming(part: Part, last: boolean): boolean {
+  if (part.type === "text") return part.state === "streaming";
+  return part.type === "reasoning" && last && part.state !== "done";
 }
 
 function isSource(part: Part): part is Source {
