@@ -157,7 +157,7 @@ function AssistantMessage(props: Props) {
           <AssistantPart
             id={`${message.id}:${index}`}
             part={part}
-            look={JSON.stringify(part)}
+            look={lookOf(part)}
             streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
             approve={approve}
           />
@@ -249,7 +249,7 @@ function sum(one: unknown, other: unknown): number | undefined {
 interface PartProps {
   id: string;
   part: Part;
-  /** The part as text: the hook copies parts that have not changed, and changes the first copy of one that has. */
+  /** What can change of the part, as text. The hook copies parts that have not changed, and changes others in place. */
   look: string;
   streaming: boolean;
   approve: Approve | undefined;
@@ -267,6 +267,12 @@ const AssistantPart = memo(function AssistantPart({ id, part, streaming, approve
 
 function sameProps(one: PartProps, other: PartProps): boolean {
   return one.id === other.id && one.look === other.look && one.streaming === other.streaming && one.approve === other.approve;
+}
+
+/** A text and an address may have megabytes: they are taken as they are. */
+function lookOf(part: Part): string {
+  if ("text" in part) return part.text;
+  return "url" in part ? part.url : JSON.stringify(part);
 }
 
 function isStreaming(part: Part, last: boolean): boolean {
