@@ -25,6 +25,8 @@ QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py te
 	$(addprefix tests/chats/test_,chat.py documents.py history.py memory.py) $(addprefix tests/client/test_,chat.py recording.py transport.py) tests/adapters/test_conversation.py tests/adapters/test_pydantic_ai.py \
 	$(addprefix tests/genkit/test_,adapter.py inputs.py wire.py) tests/agent_ops/test_adapter_rows.py tests/agent_ops/test_prompt_tracker.py tests/open_harness/engine tests/open_harness/events tests/cli/test_cli.py tests/demo/test_tools.py tests/demo/test_tour.py
 QUICKLY := -q -n auto --hypothesis-profile=brief $(QUICK) $(addprefix --ignore=,$(SLOW))
+# It measures the processor time of the page's tasks: another browser beside it would use the caches of its core.
+ALONE := tests/browser/test_size.py
 MUTANTS ?= 200
 SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED
@@ -80,7 +82,8 @@ test: install ## run all tests and require the coverage; then the unit tests ove
 	$(call stage,the other unit tests,$(RUN) pytest $(WAITING) $(UNIT) $(addprefix --ignore=,$(CORE)))
 	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) $(EXTERNAL_AGENTS))
 	$(call stage,the real npm clients,$(RUN) pytest $(WAITING) tests/conformance)
-	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
+	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser --ignore=$(ALONE))
+	$(call stage,a real browser by itself,$(RUN) pytest -n 0 $(ALONE))
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
 	plain=1; tested=$$default; absent=; \
@@ -125,7 +128,8 @@ check: $(UV_STAMP) ## check formatting, lint, strict types and layers
 
 conformance: install ## run only the tests with the real npm clients and a real browser
 	$(RUN) pytest -n auto tests/conformance
-	$(RUN) pytest -n auto tests/browser
+	$(RUN) pytest -n auto tests/browser --ignore=$(ALONE)
+	$(RUN) pytest -n 0 $(ALONE)
 
 fuzz: install ## search for failures that the tests do not cover, for FUZZ_SECONDS (60); FUZZ_RELEASES adds releases of `ai`
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)

@@ -39,6 +39,15 @@ STANDS_STILL = f"""() => new Promise(done => {{
 }})"""
 
 
+AT_REST = """box => new Promise((done) => {
+    const look = (before) => {
+        const { x, y, width, height } = box.getBoundingClientRect();
+        const at = [x, y, width, height].join();
+        at === before ? done() : setTimeout(look, 500, at);
+    };
+    look("");
+})"""
+"""Something is where it was half a second ago."""
 GLIDED = """box => new Promise((done) => {
     const look = (before) => {
         const at = box.scrollLeft;
@@ -231,7 +240,7 @@ def test_wide_code_and_a_wide_table_follow_the_finger(open_page: OpenPage, addre
     ):
         send(page, text)
         wait_until_idle(page)
-        page.wait_for_function(STANDS_STILL)
+        box.evaluate(AT_REST)
         place = box.bounding_box()
         assert place is not None
         y = int(place["y"] + place["height"]) - 20
