@@ -29,6 +29,17 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     )
 
 
+def test_both_sides_of_a_chat_are_copied(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "markdown please")
+    wait_until_idle(page)
+    for name, text in (("Copy message", "markdown please"), ("Copy", "# A title")):
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()").startswith(text)
+        expect(page.get_by_role("button", name="Copied")).to_be_hidden()
+
+
 def test_a_long_answer_reads_as_one_document(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "document please")
