@@ -19,3 +19,13 @@ def test_approval_and_denial(open_page: OpenPage, button: str, state: str, answe
     expect(page.get_by_text(answer)).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_label("Assistant")).to_have_count(1)
+
+
+def test_an_approval_that_was_passed_over_can_no_longer_be_given(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "approve this")
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    expect(page.get_by_role("button", name="delete_file Not answered")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)

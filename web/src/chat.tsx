@@ -68,7 +68,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               editing={editing === message.id}
               setEditing={setEditing}
               failed={index === last && answers.failure !== undefined}
-              approve={answers.approve}
+              approve={index === last ? answers.approve : undefined}
               edit={answers.edit}
               regenerate={answers.regenerate}
               versions={(answers.siblings[message.id] ?? []).join(" ")}

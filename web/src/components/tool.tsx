@@ -28,6 +28,9 @@ const STATES: Record<string, State> = {
   "output-denied": { text: "Denied", icon: Ban, colour: "text-soft" },
 };
 
+/** Of an approval that nobody can give any more, or not here. */
+const NOT_ANSWERED: State = { text: "Not answered", icon: CircleHelp, colour: "text-soft" };
+
 export interface Approve {
   (approvalId: string, approved: boolean): void;
 }
@@ -39,8 +42,9 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve | und
   const [open, setOpen] = useState<boolean>();
   const took = useDuration(part.toolCallId, running);
   const name = toolName(part);
-  const { text, icon: Icon, colour } = STATES[part.state] ?? { text: part.state, icon: CircleHelp, colour: "text-soft" };
-  const shown = open ?? ((asks && !questionIn(part.input)) || part.state === "output-error");
+  const state = asks && !approve ? NOT_ANSWERED : STATES[part.state];
+  const { text, icon: Icon, colour } = state ?? { text: part.state, icon: CircleHelp, colour: "text-soft" };
+  const shown = open ?? ((asks && approve && !questionIn(part.input)) || part.state === "output-error");
   return (
     <Collapsible.Root
       className="tool overflow-hidden rounded-xl border border-line bg-canvas"
