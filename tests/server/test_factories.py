@@ -12,6 +12,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.external_agents import needs_agents_here
 from tests.server.process import question, serve_process
 from usechat.errors import CannotAnswer
 from usechat.server import ChatApp, chat_response
@@ -128,6 +129,7 @@ async def failed_start(app: ChatApp) -> str:
     return str(message["message"])
 
 
+@needs_agents_here("the agent is made in the agent's process")
 async def test_an_agent_that_cannot_answer_is_told_by_a_sentence() -> None:
     assert await failed_start(ChatApp(lambda: 4)) == await sentence_of(lambda: 4)
 
