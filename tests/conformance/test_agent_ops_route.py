@@ -11,6 +11,7 @@ from websockets.sync.client import connect
 
 from tests.agent_ops.gateways import PATIENCE, Gateway, Upstream, eventually, gateway, upstream
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, View, text_of
+from usechat.agent_ops.adapter import REMOVED, WITHDRAWN
 
 SESSIONS = tuple(f"s{number}" for number in range(8))
 
@@ -270,8 +271,10 @@ def test_an_abort_storm_leaves_nothing_behind(chats: Chats, gate: Gateway, relea
     eventually(lambda: gate.sessions[app].connections - before == 30, "all have connected")
     for page in pages:
         page.stop()
-    for page in pages:
-        assert page.settled()["status"] == "ready"
+    # A prompt that waited may be withdrawn or removed before its own page stops; its page is told so.
+    ends = {(view["error"] or {}).get("message") for view in (page.settled() for page in pages)}
+    assert None in ends
+    assert ends <= {None, REMOVED, WITHDRAWN}
     eventually(lambda: not any(session.clients or session.busy for session in sessions), "nothing runs")
     eventually(lambda: not [name for name in gate.served.tasks() if "usechat" in name], "every task has ended")
     page = chats.open(release, app, session_id="s4")
