@@ -272,7 +272,8 @@ def test_an_abort_storm_leaves_nothing_behind(chats: Chats, gate: Gateway, relea
     for page in pages:
         page.stop()
     # A prompt that waited may be withdrawn or removed before its own page stops; its page is told so.
-    ends = {(view["error"] or {}).get("message") for view in (page.settled() for page in pages)}
+    errors = [page.settled()["error"] for page in pages]
+    ends = {error and error["message"] for error in errors}
     assert None in ends
     assert ends <= {None, REMOVED, WITHDRAWN}
     eventually(lambda: not any(session.clients or session.busy for session in sessions), "nothing runs")
