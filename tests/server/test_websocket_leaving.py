@@ -47,8 +47,9 @@ def test_a_request_that_is_aborted_before_it_began_leaves_nothing(server: Served
         client.send("r1", "regretted")
         client.abort("r1")
         client.resume("r0", "unknown")
-        assert client.frame("r0")["type"] == "no-active", "both were heard: what has not begun by now never does"
-        eventually(lambda: "regretted" in STOPPED or not running(server, "regretted"), "the run is left at once")
+        assert client.frame("r0")["type"] == "no-active", "both were heard"
+        eventually(lambda: "usechat socket request r1" not in server.tasks(), "what has not begun by now never does")
+        eventually(lambda: not running(server, "regretted"), "the run is left at once, and its end is stored")
         client.resume("r2", "regretted")
         assert client.frame("r2")["type"] == "no-active"
 
