@@ -22,6 +22,7 @@ STATES: Final = {
     "tasks": "tasks",
     "tools": "tools please",
     "approval": "approve this",
+    "question": "question form",
     "data": "drawn please",
     "flow": "flow please",
 }

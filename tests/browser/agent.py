@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
@@ -138,6 +139,49 @@ async def _markdown(_turn: Turn) -> Said:
         yield line
 
 
+FORM: Final = {
+    "mode": "form",
+    "message": "Which table?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "guests": {"type": "integer", "title": "Guests", "minimum": 1, "maximum": 8},
+            "name": {"type": "string", "title": "Name", "default": "Ada"},
+            "email": {"type": "string", "format": "email"},
+            "terrace": {"type": "boolean", "title": "Terrace", "description": "Outside"},
+            "menu": {"type": "string", "title": "Menu", "oneOf": [{"const": "a", "title": "Large"}, {"const": "b"}]},
+            "extras": {"type": "array", "title": "Extras", "items": {"enum": ["flowers", "music"]}},
+        },
+        "required": ["guests", "name"],
+    },
+}
+SEAT: Final = {"message": "Which seat?", "options": ["4A", {"label": "By the window", "value": 7}]}
+QUESTIONS: Final[Mapping[str, list[tuple[str, Any]]]] = {
+    "form": [("interrupt", FORM)],
+    "again": [("interrupt", {**FORM, "error": "Guests must be a whole number."})],
+    "visit": [("interrupt", {"mode": "url", "message": "Please pay.", "url": "https://example.org/pay"})],
+    "evil": [("interrupt", {"mode": "url", "message": "Please pay.", "url": "javascript:window.hacked=1"})],
+    "text": [("interrupt", "What is your name?")],
+    "yes-no": [("interrupt", {"message": "Go on?", "responseSchema": {"type": "boolean", "title": "Yes, go on"}})],
+    "two": [("interrupt", "The first?"), ("interrupt", "The second?")],
+    "seat": [("choose_seat", {"row": 4})],
+    "weigh": [("weigh", {"parcel": 12})],
+}
+"""The calls that wait for the page, by the second word of the message: their tools and inputs."""
+
+
+async def _question(turn: Turn) -> Said:
+    if turn.tool_outputs:
+        yield f"You answered {json.dumps([output.output for output in turn.tool_outputs])}"
+        return
+    kind = turn.text.split()[1]
+    for number, (tool, asked) in enumerate(QUESTIONS[kind]):
+        call_id = f"call-q-{len(turn.messages)}-{number}"
+        if kind == "seat":
+            yield Data("interrupt", {"id": call_id, "toolCallId": call_id, "value": SEAT}, call_id)
+        yield ToolCall(call_id, tool, asked, dynamic=True)
+
+
 def _saying(text: str) -> Callable[[Turn], Said]:
     async def say(_turn: Turn) -> Said:
         yield text
@@ -176,8 +220,9 @@ async def _think(turn: Turn) -> Said:
     yield "I have thought."
 
 
-async def _tools(_turn: Turn) -> Said:
+async def _tools(turn: Turn) -> Said:
     yield ToolCall("call-1", "search", {"query": "usechat"})
+    await _held(turn)
     await asyncio.sleep(0.2)
     yield ToolResult("call-1", {"found": 3})
     yield ToolCall("call-2", "divide", {"by": 0})
@@ -380,6 +425,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "nothing": _nothing,
     "odd": _odd,
     "parallel": _parallel,
+    "question": _question,
     "preformatted": _saying("<pre>as it is</pre>"),
     "references": _saying("See [the page][1].\n\n" + "Some words.\n\n" * 500 + "[1]: https://example.org/page"),
     "report": _report,

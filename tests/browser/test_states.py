@@ -163,6 +163,8 @@ STATES: Final[Mapping[str, Show]] = {
     "deleted": _deleted,
     "a search that finds nothing": _nothing_found,
     "approval": _answered("approve this"),
+    "question": _answered("question form"),
+    "question that was answered wrongly": _answered("question again"),
     "flow": _answered("flow please"),
     "error": _failed,
     "branches": _branches,

@@ -65,10 +65,12 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               key={message.id}
               message={message}
               streaming={busy && index === last && message.role === "assistant"}
+              live={answers.running && index === last}
               editing={editing === message.id}
               setEditing={setEditing}
               failed={index === last && answers.failure !== undefined}
               approve={index === last ? answers.approve : undefined}
+              answer={index === last ? answers.answer : undefined}
               edit={answers.edit}
               regenerate={answers.regenerate}
               versions={(answers.siblings[message.id] ?? []).join(" ")}

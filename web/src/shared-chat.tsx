@@ -12,6 +12,7 @@ interface Shared {
 
 const READ_ONLY = {
   approve: undefined,
+  answer: undefined,
   edit: undefined,
   regenerate: undefined,
   showVersion: undefined,
@@ -48,6 +49,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             key={message.id}
             message={message}
             streaming={false}
+            live={false}
             editing={false}
             failed={false}
             versions=""

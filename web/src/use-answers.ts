@@ -1,13 +1,13 @@
 import { useChat } from "@ai-sdk/react";
 import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { isBehind, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
 import { CLIENT_TOOLS } from "./client-tools";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
-import { isTool, toolName } from "./parts";
+import { isTool, toolName, type Part, type ToolPart } from "./parts";
 import type { LoadedChat, ServerChats } from "./server-chats";
 import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
@@ -42,6 +42,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** Whether what it saved has another answer, which must not be overwritten. */
   const outdated = useRef(false);
   const [cutOff, setCutOff] = useState(false);
+  /** Whether the user has stopped the last answer, so that its open calls wait for nothing. */
+  const [stopped, setStopped] = useState(false);
   const [siblings, setSiblings] = useState<Record<string, string[]>>({});
   const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
   const [agent, setAgent] = useState(stored.agent);
@@ -58,8 +60,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const failures = useRef(0);
   /** How many requests the user has made: a resume that ends after a newer one says nothing about it. */
   const asked = useRef(0);
-  /** Whether a tool of the page has run whose output was not sent yet. */
-  const ranTool = useRef(false);
+  /** Whether the page has the output of a call that was not sent yet: of a tool of its own, or an answer of the user. */
+  const hasOutput = useRef(false);
   /** Whether a resume loads the chat or reads its stream. */
   const resuming = useRef(false);
   const tries = useRef(0);
@@ -84,8 +86,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     sendAutomaticallyWhen: (options) => {
       // AI SDK 5 knows no approvals.
       const approved = sdk.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? false;
-      const ran = ranTool.current && sdk.lastAssistantMessageIsCompleteWithToolCalls(options);
-      if (ran) ranTool.current = false;
+      const ran = hasOutput.current && sdk.lastAssistantMessageIsCompleteWithToolCalls(options);
+      if (ran) hasOutput.current = false;
       const goesOn = approved || ran;
       if (goesOn) continued.current = options.messages.at(-1);
       expected.current ||= goesOn;
@@ -204,16 +206,18 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
 
   /** Run the tools of the page that the answer calls; returns whether there were any. The hook then sends the outputs. */
   function runClientTools(): boolean {
-    const { addToolOutput, addToolResult, messages: said, status } = latest.current.chat;
+    const { messages: said, status } = latest.current.chat;
     const calls = (said.at(-1)?.parts ?? []).filter(isTool).filter((part) => part.state === "input-available");
     const ours = status === "ready" ? calls.filter((part) => toolName(part) in CLIENT_TOOLS) : [];
-    for (const part of ours) {
-      ranTool.current = true;
-      const tool = toolName(part);
-      // The hook of AI SDK 5 has an older name for it.
-      void (addToolOutput ?? addToolResult)({ tool, toolCallId: part.toolCallId, output: CLIENT_TOOLS[tool]?.() as never });
-    }
+    for (const part of ours) addOutput(part, CLIENT_TOOLS[toolName(part)]?.());
     return ours.length > 0;
+  }
+
+  function addOutput(part: ToolPart, output: unknown): void {
+    const { addToolOutput, addToolResult } = latest.current.chat;
+    hasOutput.current = true;
+    // The hook of AI SDK 5 has an older name for it.
+    void (addToolOutput ?? addToolResult)({ tool: toolName(part), toolCallId: part.toolCallId, output: output as never });
   }
 
   /** Show what the server has, unless the page has something that the server never got; returns what is shown. */
@@ -268,6 +272,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (!busy && told.current) follow();
   }, [busy]);
 
+  const addOutputNow = useCallback(addOutput, []); // it reads nothing but refs
   const actions = useMemo(() => {
     type Hook = (typeof latest.current)["chat"];
     /** Give the hook the messages that are shown, and send the request. `goesOn`: the answer that the request continues. */
@@ -276,6 +281,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       if (heldNow.current) hook.setMessages(shown);
       settle();
       setCutOff(false);
+      setStopped(false);
+      hasOutput.current = false;
       continued.current = goesOn;
       expected.current = true;
       picked.current = false;
@@ -326,6 +333,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
         const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
         clearTimeout(timer.current);
+        setStopped(true);
         await fetch(url, options).catch(() => undefined);
         const { chat: hook, messages: shown } = latest.current;
         await hook.stop();
@@ -337,16 +345,21 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     };
   }, [id, settings]);
 
+  const failure = lost ? undefined : failureOf(chat.error, cutOff);
   return {
     ...actions,
+    /** Give a call that waits for the page its output, which is sent when no other call waits; undefined if none waits. */
+    answer: running || stopped || failure !== undefined ? undefined : addOutputNow,
     busy,
     kept,
     messages,
     siblings,
     ratings,
+    /** Whether more of the last answer is to come. */
+    running,
     agent: answering,
     waiting: chat.status === "submitted" || (watching && !isWorking(chat.status)),
-    failure: lost ? undefined : failureOf(chat.error, cutOff),
+    failure,
     resuming: lost,
   };
 }
@@ -362,15 +375,17 @@ function isWorking(status: string): boolean {
   return status === "submitted" || status === "streaming";
 }
 
-/** Whether the page has a question, or the answer to an approval, that the server never got. */
+/** Whether the page has a question, or the answer to a call, that the server never got. */
 function isUnsent(before: UIMessage[], loaded: UIMessage[]): boolean {
   const [last, known] = [before.at(-1), loaded.at(-1)];
   if (last?.role === "user") return before.length > loaded.length;
-  return last !== undefined && last.id === known?.id && asksForApproval(known) && !asksForApproval(last);
+  if (last === undefined || last.id !== known?.id) return false;
+  const open = new Set(known.parts.filter(waitsForPage).map((part) => part.toolCallId));
+  return last.parts.some((part) => isTool(part) && open.has(part.toolCallId) && !waitsForPage(part));
 }
 
-function asksForApproval({ parts }: UIMessage): boolean {
-  return parts.some((part) => isTool(part) && part.state === "approval-requested");
+function waitsForPage(part: Part): part is ToolPart {
+  return isTool(part) && (part.state === "approval-requested" || part.state === "input-available");
 }
 
 function isComplete({ messages, running }: StoredChat): boolean {

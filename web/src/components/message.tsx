@@ -11,13 +11,16 @@ import { Markdown } from "./markdown";
 import { focusPrompt } from "./prompt-input";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
-import { Tool, type Approve } from "./tool";
+import { QUESTION } from "./question";
+import { Tool, type AnswerCall, type Approve } from "./tool";
 
 export type Rating = "good" | "bad";
 
 /** What can be done with a message; without edit, regenerate and approve it can only be read. */
 export interface MessageActions {
   approve: Approve | undefined;
+  /** Give a call that waits for the page its output; undefined if none does. */
+  answer: AnswerCall | undefined;
   /** Send a changed message; returns whether it was sent. */
   edit: ((message: UIMessage, text: string) => boolean) | undefined;
   regenerate: ((message: UIMessage) => void) | undefined;
@@ -32,6 +35,8 @@ interface Props extends MessageActions {
   message: UIMessage;
   /** Whether the message is still being received. */
   streaming: boolean;
+  /** Whether more of the message is to come, now or when it is resumed: its calls run. */
+  live: boolean;
   editing: boolean;
   /** Whether the answer ended with a failure, which is shown below it. */
   failed: boolean;
@@ -137,13 +142,18 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
 }
 
 function AssistantMessage(props: Props) {
-  const { message, streaming, failed, approve, regenerate, versions, showVersion, rating, rate } = props;
+  const { message, streaming, failed, live, approve, answer, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
+  const questions = questionsIn(message.parts);
+  const lastStep = message.parts.findLastIndex((part) => part.type === "step-start");
+  // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
+  // steps run on while the question waits.
+  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some((part) => isTool(part) && part.state === "input-available");
   const empty = !streaming && !failed && !message.parts.some(isShown);
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
-      {message.parts.map((part, index) => (
+      {message.parts.map((part, index) => questions.has(questionOfCall(part)?.toolCallId ?? "") ? null : (
         <Fragment key={index}>
           {dividers[index] !== undefined && (
             <div
@@ -159,7 +169,10 @@ function AssistantMessage(props: Props) {
             part={part}
             look={lookOf(part)}
             streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
+            live={(live || asks) && isTool(part)}
+            question={isTool(part) ? questions.get(part.toolCallId) : undefined}
             approve={approve}
+            answer={index > lastStep ? answer : undefined}
           />
         </Fragment>
       ))}
@@ -252,21 +265,28 @@ interface PartProps {
   /** What can change of the part, as text. The hook copies parts that have not changed, and changes others in place. */
   look: string;
   streaming: boolean;
+  live: boolean;
+  /** The question of another part that this call waits for, as text. */
+  question: string | undefined;
   approve: Approve | undefined;
+  answer: AnswerCall | undefined;
 }
 
 /** A part of an answer. Of thousands of them, only those that have changed are drawn again. */
-const AssistantPart = memo(function AssistantPart({ id, part, streaming, approve }: PartProps) {
+const AssistantPart = memo(function AssistantPart({ id, part, streaming, live, question, approve, answer }: PartProps) {
   if (part.type === "text") return part.text ? <Markdown text={part.text} streaming={streaming} /> : null;
   if (part.type === "reasoning") return part.text ? <Reasoning id={id} text={part.text} streaming={streaming} /> : null;
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
-  if (isTool(part)) return <Tool part={part} approve={approve} />;
+  if (isTool(part)) {
+    const asked: unknown = question === undefined ? undefined : JSON.parse(question);
+    return <Tool part={part} live={live} asked={asked} approve={approve} answer={answer} />;
+  }
   if (isData(part)) return <DataPart type={part.type} data={part.data} />;
   return null;
 }, sameProps);
 
-function sameProps(one: PartProps, other: PartProps): boolean {
-  return one.id === other.id && one.look === other.look && one.streaming === other.streaming && one.approve === other.approve;
+function sameProps({ part: _, ...one }: PartProps, { part: __, ...other }: PartProps): boolean {
+  return (Object.keys(one) as (keyof typeof one)[]).every((key) => one[key] === other[key]);
 }
 
 /** A text and an address may have megabytes: they are taken as they are. */
@@ -287,6 +307,19 @@ function isSource(part: Part): part is Source {
 function isShown(part: Part): boolean {
   if (part.type === "text" || part.type === "reasoning") return part.text.trim() !== "";
   return part.type !== "step-start";
+}
+
+/** The questions that data parts have for calls of the same message, as text, by the id of the call. */
+function questionsIn(parts: Part[]): Map<string, string> {
+  const calls = new Set(parts.filter(isTool).map((part) => part.toolCallId));
+  const asked = parts.flatMap((part) => questionOfCall(part) ?? []);
+  return new Map(asked.filter(({ toolCallId }) => calls.has(toolCallId)).map((each) => [each.toolCallId, each.question]));
+}
+
+function questionOfCall(part: Part): { toolCallId: string; question: string } | undefined {
+  if (!isData(part) || part.type !== `data-${QUESTION}`) return undefined;
+  const { toolCallId, value } = (part.data ?? {}) as { toolCallId?: unknown; value?: unknown };
+  return typeof toolCallId === "string" ? { toolCallId, question: JSON.stringify(value) ?? "null" } : undefined;
 }
 
 /** The node names to show between parts: at the start of the step in which the node changes, or at its first part. */

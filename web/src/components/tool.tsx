@@ -7,6 +7,7 @@ import { classes } from "../ui/classes";
 import { CopyButton } from "./copy-button";
 import { inWords, useDuration } from "./duration";
 import { focusPrompt } from "./prompt-input";
+import { Question, QUESTION, questionIn } from "./question";
 import { Value } from "./value";
 
 interface State {
@@ -28,23 +29,43 @@ const STATES: Record<string, State> = {
   "output-denied": { text: "Denied", icon: Ban, colour: "text-soft" },
 };
 
-/** Of an approval that nobody can give any more, or not here. */
+const AWAITING_ANSWER: State = { text: "Awaiting your answer", icon: CircleHelp, colour: "text-busy" };
+/** Of an approval or a question that nobody can answer any more, or not here. */
 const NOT_ANSWERED: State = { text: "Not answered", icon: CircleHelp, colour: "text-soft" };
+/** Of a call in an answer that was broken off. */
+const NO_RESULT: State = { text: "No result", icon: Ban, colour: "text-soft" };
 
 export interface Approve {
   (approvalId: string, approved: boolean): void;
 }
 
-/** One tool call: its input, its output or error, and the approval buttons. */
-export function Tool({ part, approve }: { part: ToolPart; approve: Approve | undefined }) {
+export interface AnswerCall {
+  (part: ToolPart, output: unknown): void;
+}
+
+interface Props {
+  part: ToolPart;
+  /** Whether the answer with this call is still received. */
+  live: boolean;
+  /** What the agent asks in this call, where that is not its input. */
+  asked: unknown;
+  approve: Approve | undefined;
+  answer: AnswerCall | undefined;
+}
+
+/** One tool call: its input, its output or error, and the approval buttons, or the form for its answer. */
+export function Tool({ part, live, asked, approve, answer }: Props) {
   const asks = part.state === "approval-requested";
-  const running = part.state === "input-streaming" || part.state === "input-available";
+  const unfinished = part.state === "input-streaming" || part.state === "input-available";
   const [open, setOpen] = useState<boolean>();
-  const took = useDuration(part.toolCallId, running);
+  const took = useDuration(part.toolCallId, unfinished && live);
   const name = toolName(part);
-  const state = asks && !approve ? NOT_ANSWERED : STATES[part.state];
-  const { text, icon: Icon, colour } = state ?? { text: part.state, icon: CircleHelp, colour: "text-soft" };
-  const shown = open ?? ((asks && approve && !questionIn(part.input)) || part.state === "output-error");
+  const approval = approvalIn(part);
+  const question = asked ?? (name === QUESTION ? part.input : undefined);
+  const waits = part.state === "input-available" && answer !== undefined;
+  const { text, icon: Icon, colour } = stateOf(part, { live, waits, isQuestion: question !== undefined, approvable: approve !== undefined });
+  const unexplained = asks && approve ? promptIn(part.input) === undefined : waits && question === undefined && !approval;
+  const shown = open ?? (unexplained || part.state === "output-error");
   return (
     <Collapsible.Root
       className="tool overflow-hidden rounded-xl border border-line bg-canvas"
@@ -54,9 +75,9 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve | und
     >
       <Collapsible.Trigger className="flex min-h-11 w-full items-center gap-2 px-3 text-sm hover:bg-surface">
         <Icon aria-hidden="true" className={classes("icon size-4 shrink-0", colour, Icon === LoaderCircle && "animate-spin")} />
-        <span className="max-w-[60%] shrink-0 truncate font-mono text-[0.8125rem]">{part.title ?? name}</span>{" "}
+        <span className="max-w-[60%] shrink-0 truncate font-mono text-[0.8125rem]">{part.title ?? (name === QUESTION ? "question" : name)}</span>{" "}
         <span className={classes("rounded-full bg-muted px-2 py-0.5 text-xs font-medium whitespace-nowrap", colour)}>{text}</span>{" "}
-        <span className="min-w-0 flex-1 truncate text-left text-soft" dir="auto">{!shown && inShort(part.input)}</span>
+        <span className="min-w-0 flex-1 truncate text-left text-soft" dir="auto">{!shown && !waits && (questionIn(question) ?? inShort(part.input))}</span>
         <span className="ml-auto text-xs whitespace-nowrap text-soft">{took !== undefined && inWords(took)}</span>
         <ChevronRight aria-hidden="true" className={classes("icon size-4 shrink-0 text-soft transition-transform", shown && "rotate-90")} />
       </Collapsible.Trigger>
@@ -65,9 +86,25 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve | und
         {part.state === "output-available" && <Field title="Output" value={part.output} />}
         {part.state === "output-error" && <Field title="Error" value={part.errorText} />}
       </Collapsible.Content>
-      {asks && approve && <Approval name={name} input={part.input} id={part.approval.id} approve={approve} />}
+      {asks && approve && <Approval name={name} input={part.input} decide={(approved) => approve(part.approval.id, approved)} />}
+      {waits && approval && <Approval {...approval} decide={(approved) => answer(part, { approved })} />}
+      {waits && !approval && <Question name={name} asked={question} answer={(output) => answer(part, output)} />}
     </Collapsible.Root>
   );
+}
+
+interface Circumstances {
+  live: boolean;
+  waits: boolean;
+  isQuestion: boolean;
+  approvable: boolean;
+}
+
+function stateOf({ state }: ToolPart, { live, waits, isQuestion, approvable }: Circumstances): State {
+  if (waits) return AWAITING_ANSWER;
+  if (state === "approval-requested" && !approvable) return NOT_ANSWERED;
+  if ((state === "input-streaming" || state === "input-available") && !live) return isQuestion ? NOT_ANSWERED : NO_RESULT;
+  return STATES[state] ?? { text: state, icon: CircleHelp, colour: "text-soft" };
 }
 
 /** The simple values of an input, so that two calls of one tool can be told apart. */
@@ -97,10 +134,9 @@ function Field({ title, value }: { title: string; value: unknown }) {
   );
 }
 
-function Approval({ name, input, id, approve }: { name: string; input: unknown; id: string; approve: Approve }) {
-  const question = questionIn(input);
-  const decide = (approved: boolean) => {
-    approve(id, approved);
+function Approval({ name, input, decide }: { name: string; input: unknown; decide: (approved: boolean) => void }) {
+  const press = (approved: boolean) => {
+    decide(approved);
     focusPrompt(); // the button that has the focus goes away
   };
   return (
@@ -110,15 +146,15 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
       aria-label={`Allow ${name} to run?`}
     >
       <span className="mr-auto" dir="auto">
-        {question ?? (
+        {promptIn(input) ?? (
           <>
             Allow <b className="font-mono font-medium">{name}</b> to run with this input?
           </>
         )}
       </span>
       <span className="flex gap-2">
-        <Button onClick={() => decide(false)}>Deny</Button>
-        <Button kind="primary" onClick={() => decide(true)}>
+        <Button onClick={() => press(false)}>Deny</Button>
+        <Button kind="primary" onClick={() => press(true)}>
           Approve
         </Button>
       </span>
@@ -126,8 +162,15 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
   );
 }
 
+/** The call that needs approval, if the server asks by a call of its own: AI SDK 5 has no approvals. */
+function approvalIn(part: ToolPart): { name: string; input: unknown } | undefined {
+  if (toolName(part) !== "approval" || typeof part.input !== "object" || part.input === null) return undefined;
+  const { approvalId, toolName: name, input } = part.input as Record<string, unknown>;
+  return typeof approvalId === "string" && typeof name === "string" ? { name, input } : undefined;
+}
+
 /** Return the question that a flow asks in its approval request, if it asks one. */
-function questionIn(input: unknown): string | undefined {
+function promptIn(input: unknown): string | undefined {
   const prompt = typeof input === "object" && input !== null && "prompt" in input ? input.prompt : undefined;
   return typeof prompt === "string" ? prompt : undefined;
 }
