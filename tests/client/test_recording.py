@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.conformance.served import serving, unanswered_port
@@ -71,6 +76,23 @@ async def record(agent: Any, *questions: str) -> StreamRecording:
         await chat_through(recorded.proxy, *questions)
         await recorded.proxy.aclose()
     return recorded.recording
+
+
+async def with_cookies(_request: Request) -> Response:
+    response = Response(HELLO_BYTES, media_type="text/event-stream")
+    response.set_cookie("one", "1", expires=0)
+    response.set_cookie("two", "2")
+    return response
+
+
+async def test_each_cookie_of_the_endpoint_reaches_the_page() -> None:
+    with serving({"app": Starlette(routes=[Route("/{rest:path}", with_cookies, methods=["POST"])])}) as running:
+        recorded = Recorded(f"http://127.0.0.1:{running.port}/app")
+        async with httpx2.AsyncClient(transport=InProcessTransport(recorded.proxy)) as page:
+            answer = await page.post("http://page/api/chat", json={})
+        await recorded.proxy.aclose()
+    assert [cookie.partition("=")[0] for cookie in answer.headers.get_list("set-cookie")] == ["one", "two"]
+    assert answer.content == HELLO_BYTES
 
 
 async def test_what_is_recorded_is_played_back() -> None:

@@ -375,8 +375,14 @@ class RecordingProxy:
             self._recorder.end(exchange, "broken")
             return PlainTextResponse(f"The endpoint cannot be reached: {error}", 502)
         self._recorder.respond(exchange, response.status_code, response.headers)
-        headers = {name: value for name, value in response.headers.items() if name.lower() not in _HOP_BY_HOP}
-        return StreamingResponse(self._recorded(exchange, response), response.status_code, headers)
+        passed = StreamingResponse(self._recorded(exchange, response), response.status_code)
+        # One by one: several cookies cannot be written as one header.
+        passed.raw_headers = [
+            (name.lower(), value)
+            for name, value in response.headers.raw
+            if name.lower().decode("latin-1") not in _HOP_BY_HOP
+        ]
+        return passed
 
     async def _recorded(self, exchange: int, response: httpx2.Response) -> AsyncIterator[bytes]:
         data = bytearray()
