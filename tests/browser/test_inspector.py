@@ -68,9 +68,14 @@ def test_what_another_release_rejects_is_no_problem_of_the_one_that_was_asked_fo
     expect(inspector).to_contain_text("AI SDK 5: rejected")
     expect(inspector.get_by_role("listitem").first).to_contain_text(re.compile(r"^UC\d+ note frame \d+"))
     expect(inspector.locator(".text-bad")).to_have_count(0)
-    inspector.get_by_role("button", name=re.compile(r"^frame \d+$")).first.click()
-    shown = inspector.get_by_label(re.compile(r"^Frame \d+$"))
-    expect(shown).to_contain_text('"type": "tool-approval-request"')
+    frame = inspector.get_by_role("button", name=re.compile(r"^frame \d+$")).first
+    number = frame.inner_text().removeprefix("frame ")
+    frame.click()
+    expect(inspector.get_by_label(f"Frame {number}", exact=True)).to_contain_text('"type": "tool-approval-request"')
+    row = inspector.get_by_role("row").filter(has_text="tool-approval-request")
+    expect(row.get_by_role("cell").first).to_have_text(number)
+    page.get_by_role("button", name="Close inspector").click()
+    expect(inspector).to_be_hidden()
 
 
 def test_a_recording_is_saved_and_opened_and_usechat_check_reads_it(open_page: OpenPage, tmp_path: Path) -> None:

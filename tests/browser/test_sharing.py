@@ -41,6 +41,8 @@ def test_a_link_shows_the_chat_to_others_until_it_is_revoked(
     page.get_by_role("menuitem", name="Share").click()
     page.get_by_role("button", name="Create a link").click()
     link = page.get_by_label("Link", exact=True).input_value()
+    page.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("link => navigator.clipboard.readText().then((text) => text === link)", arg=link)
     assert serious_findings(page) == []
     page.keyboard.press("Escape")
     elsewhere.goto(link)

@@ -1,16 +1,17 @@
 """A phone: fingers instead of a mouse, at 390 pixels."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser.agent import answer
-from tests.browser.chatting import expect, go_on, wait_until_idle
+from tests.browser.agent import PICTURE, answer
+from tests.browser.chatting import expect, go_on, hold_the_next, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import everyone_is_ada
-from tests.conformance.served import PATIENCE
+from tests.conformance.served import PATIENCE, eventually
 from usechat.chats import MemoryChats
 
 
@@ -39,21 +40,9 @@ STANDS_STILL = f"""() => new Promise(done => {{
 }})"""
 
 
-AT_REST = """box => new Promise((done) => {
-    const look = (before) => {
-        const { x, y, width, height } = box.getBoundingClientRect();
-        const at = [x, y, width, height].join();
-        at === before ? done() : setTimeout(look, 500, at);
-    };
-    look("");
-})"""
-"""Something is where it was half a second ago."""
 GLIDED = """box => new Promise((done) => {
-    const look = (before) => {
-        const at = box.scrollLeft;
-        at > 0 && at === before ? done() : setTimeout(look, 300, at);
-    };
-    look(0);
+    const before = box.scrollLeft;
+    setTimeout(() => done(before > 0 && box.scrollLeft === before), 300);
 })"""
 """Something has scrolled sideways, and stands still again."""
 
@@ -65,6 +54,7 @@ def tap(page: Page, name: str) -> None:
 
 def send(page: Page, text: str) -> None:
     page.locator("#prompt").tap()
+    expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.type(text)
     tap(page, "Send")
     expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
@@ -85,7 +75,9 @@ def test_a_message_is_sent_and_its_answer_stopped(open_page: OpenPage, address: 
     page = open_page(address)
     send(page, "long story")
     expect(page.get_by_text("word3 ")).to_be_visible()
-    tap(page, "Stop")
+    with page.expect_response("**/stop") as stopped:
+        tap(page, "Stop")
+    assert stopped.value.status == 204
     wait_until_idle(page)
     send(page, "hello there")
     expect(page.get_by_text("You said: hello there")).to_be_visible()
@@ -113,8 +105,9 @@ def test_a_swipe_scrolls_the_conversation_and_a_tap_goes_back_to_its_end(open_pa
     expect(to_end).to_be_visible()
     page.wait_for_function(STANDS_STILL)
     assert page.evaluate(DISTANCE_TO_END) > 100
-    while to_end.is_visible():  # a tap while it still glides only stops it
-        to_end.tap()
+    for _ in range(5):  # a tap while it still glides only stops it
+        if to_end.is_visible():
+            to_end.tap()
         page.wait_for_function(STANDS_STILL)
     page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
 
@@ -166,16 +159,19 @@ def test_a_chat_is_rated_renamed_pinned_found_exported_and_shared(open_page: Ope
     page.keyboard.press("Enter")
     choose(page, "Named by hand", "Pin")
     expect(page.get_by_role("region", name="Pinned")).to_contain_text("Named by hand")
-    with page.expect_download() as saved:
-        choose(page, "Named by hand", "Export as JSON")
-    assert saved.value.suggested_filename == "Named-by-hand.json"
+    for item, ending in (("Export as Markdown", "md"), ("Export as JSON", "json")):
+        with page.expect_download() as saved:
+            choose(page, "Named by hand", item)
+        assert saved.value.suggested_filename == f"Named-by-hand.{ending}"
     page.get_by_label("Search chats").tap()
     page.keyboard.type("no such words")
     expect(page.get_by_text("No matching chats.")).to_be_visible()
     page.get_by_label("Search chats").fill("by hand")
     choose(page, "Named by hand", "Share")
     tap(page, "Create a link")
-    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    link = page.get_by_label("Link", exact=True).input_value()
+    tap(page, "Copy link")
+    page.wait_for_function("link => navigator.clipboard.readText().then((text) => text === link)", arg=link)
     tap(page, "Revoke the link")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -186,6 +182,9 @@ def test_another_agent_is_picked(open_page: OpenPage) -> None:
         tap(page, "Agent: one")
         page.get_by_role("menuitemradio", name="other").tap()
         expect(page.get_by_role("button", name="Agent: other")).to_be_visible()
+        with page.expect_request(lambda request: request.method == "POST") as sent:
+            send(page, "hello there")
+        assert (sent.value.post_data_json or {})["agent"] == "other"
 
 
 def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -> None:
@@ -220,9 +219,11 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     page = open_page(address)
     with page.expect_file_chooser() as chooser:
         tap(page, "Attach files")
-    chooser.value.set_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
+    picture = {"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}
+    chooser.value.set_files([text_file("notes.txt"), picture])  # type: ignore[list-item]
+    expect(page.get_by_role("list", name="Attached files").locator("img")).to_be_visible()
     send(page, "files please")
-    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain), dot.gif (image/gif)")
     wait_until_idle(page)
     send(page, "sources please")
     wait_until_idle(page)
@@ -234,18 +235,20 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
 
 def test_wide_code_and_a_wide_table_follow_the_finger(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
-    for text, box in (
-        ("code please", page.locator(".code-block pre")),
-        ("table", page.get_by_label("Table", exact=True)),
+    for text, end, box in (
+        ("code please", "wide = [", page.locator(".code-block pre")),
+        ("table", "unbreakableword", page.get_by_label("Table", exact=True)),
     ):
         send(page, text)
+        expect(box).to_contain_text(end)
         wait_until_idle(page)
-        box.evaluate(AT_REST)
+        page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")  # the conversation glides there, and the box with it
         place = box.bounding_box()
         assert place is not None
         y = int(place["y"] + place["height"]) - 20
+        assert box.evaluate("(box, y) => box.contains(document.elementFromPoint(330, y))", y), "the finger is on it"
         swipe(page, (330, y), (60, y))
-        box.evaluate(GLIDED)
+        page.wait_for_function(GLIDED, arg=box.element_handle())
     assert page.evaluate("document.documentElement.scrollLeft") == 0
 
 
@@ -271,11 +274,12 @@ def test_another_answer_is_a_version_and_a_rating_is_taken_back(open_page: OpenP
     for pressed in ("true", "false"):
         good.tap()
         expect(good).to_have_attribute("aria-pressed", pressed)
-    tap(page, "Earlier version")
-    expect(page.get_by_role("group", name="Versions")).to_contain_text("1/2")
+    for button, shown in (("Earlier version", "1/2"), ("Later version", "2/2")):
+        tap(page, button)
+        expect(page.get_by_role("group", name="Versions")).to_contain_text(shown)
 
 
-def test_what_was_typed_stays_over_a_switch(open_page: OpenPage, address: str) -> None:
+def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     send(page, "hello draft")
     wait_until_idle(page)
@@ -286,6 +290,8 @@ def test_what_was_typed_stays_over_a_switch(open_page: OpenPage, address: str) -
     tap(page, "Chats")
     tap(page, "hello draft")
     expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("half a thought")
 
 
 def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: OpenPage, address: str) -> None:
@@ -295,7 +301,7 @@ def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: O
     for name, size in (("large.bin", 160_000), ("one.txt", 5), ("two.txt", 5)):
         with page.expect_file_chooser() as chooser:
             tap(page, "Attach files")
-        chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": b"x" * size})
+        chooser.value.set_files(text_file(name, size))
         if name == "large.bin":
             expect(page.get_by_role("alert")).to_contain_text("large.bin is too large")
     tap(page, "Remove one.txt")
@@ -317,6 +323,45 @@ def test_an_answer_goes_on_after_the_network_was_away(open_page: OpenPage) -> No
         wait_until_idle(page)
 
 
+def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
+    page = open_page()
+    held = hold_the_next(page, "**/stream")
+    page.reload()
+    eventually(lambda: page.evaluate("1") == 1 and len(held) == 1, "the page tries to resume")
+    send(page, "hello there")
+    held[0].fulfill(status=204)
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    wait_until_idle(page)
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_every_command_has_a_button_on_a_phone(open_page: OpenPage) -> None:
+    """There is no room for the button of the commands, so that only a keyboard opens them."""
+    with page_served(answer) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        send(page, "flow please")
+        wait_until_idle(page)
+        page.keyboard.press("Control+k")
+        commands = page.get_by_role("option").locator("span:first-child").all_inner_texts()
+        page.keyboard.press("Escape")
+        chats = page.get_by_role("navigation", name="Chats")
+        shown = {
+            "Flow": ("Show the flow", page.get_by_role("complementary", name="Flow"), "Close flow"),
+            "Inspector": ("Open the inspector", page.get_by_role("complementary", name="Inspector"), "Close inspector"),
+            "Dark mode": ("Use dark mode", page.locator("html[data-theme=dark]"), "Light mode"),
+            "Chats": ("Show the list of chats", chats, "flow please"),
+            "New chat": ("New chat", page.get_by_role("button", name="hello there"), "Chats"),
+        }
+        for button, (_, appears, back) in shown.items():
+            tap(page, button)
+            expect(appears).to_be_visible()
+            tap(page, back)
+        tap(page, "flow please")
+        expect(page.get_by_text("Words of write")).to_be_visible()
+        of_keys_alone = {"Keyboard shortcuts"}
+        assert {*commands} == {command for command, *_ in shown.values()} | {"flow please"} | of_keys_alone
+
+
 def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     send(page, "hello there")
@@ -325,6 +370,8 @@ def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: s
     inspector = page.get_by_role("complementary", name="Inspector")
     inspector.get_by_role("tab", name="Check").tap()
     expect(inspector).to_contain_text("No problems found.")
+    inspector.get_by_role("button", name="Would other releases accept it?").tap()
+    expect(inspector).to_contain_text("AI SDK 5: accepted")
     page.touchscreen.tap(195, 100)
     expect(inspector).to_be_hidden()
 
