@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page
 
 from tests.browser.agent import PICTURE, answer
 from tests.browser.chatting import expect, go_on, hold_the_next, text_file, wait_until_idle
@@ -219,8 +219,8 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     page = open_page(address)
     with page.expect_file_chooser() as chooser:
         tap(page, "Attach files")
-    picture = {"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}
-    chooser.value.set_files([text_file("notes.txt"), picture])  # type: ignore[list-item]
+    picture: FilePayload = {"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}
+    chooser.value.set_files([text_file("notes.txt"), picture])
     expect(page.get_by_role("list", name="Attached files").locator("img")).to_be_visible()
     send(page, "files please")
     expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain), dot.gif (image/gif)")
