@@ -6,12 +6,14 @@ from typing import Any
 from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.agent import GATES
+from tests.conformance.served import eventually
 
 __all__ = [
     "ask",
     "chat_id",
     "delete_chat",
     "expect",
+    "expect_copied",
     "go_on",
     "hold_the_next",
     "stored",
@@ -61,10 +63,18 @@ def hold_the_next(page: Page, url: str) -> list[Route]:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        if held:
+            route.fallback()
+        else:
+            held.append(route)
 
-    page.route(url, hold, times=1)
+    page.route(url, hold)  # with `times=1` the last handler that expires lets go what others hold
     return held
+
+
+def expect_copied(page: Page, text: str) -> None:
+    """Wait until the clipboard has this text. `wait_for_function` does not wait for what a promise gives."""
+    eventually(lambda: page.evaluate("navigator.clipboard.readText()") == text, f"copied: {text}")
 
 
 def text_file(name: str, size: int = 1) -> FilePayload:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
@@ -55,8 +55,14 @@ def test_the_message_and_the_verdict(open_page: OpenPage) -> None:
         expect(inspector).to_contain_text(f"AI SDK {major}: accepted")
 
 
+def add_a_comment(route: Route) -> None:
+    response = route.fetch()
+    route.fulfill(response=response, body=": no frame\n\n" + response.text())
+
+
 def test_what_another_release_rejects_is_no_problem_of_the_one_that_was_asked_for(open_page: OpenPage) -> None:
     page = open_page()
+    page.route("**/api/chat", add_a_comment)
     ask(page, "approve this")
     wait_until_idle(page)
     page.get_by_role("button", name="Inspector").click()

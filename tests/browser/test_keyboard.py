@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import FileChooser, Locator, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, text_file, wait_until_idle
+from tests.browser.chatting import ask, expect, expect_copied, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import eventually
@@ -93,8 +93,7 @@ def test_versions_ratings_and_copies(open_page: OpenPage, address: str) -> None:
     expect(page.get_by_label("Assistant")).to_contain_text("You said: second version")
     wait_until_idle(page)
     press(page, "Copy message")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "second version"
+    expect_copied(page, "second version")
     page.locator("#prompt").focus()
     press(page, "Regenerate")
     of_answer = page.get_by_label("Assistant").get_by_role("group", name="Versions")
@@ -113,7 +112,7 @@ def test_versions_ratings_and_copies(open_page: OpenPage, address: str) -> None:
     expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "false")
     page.locator("#prompt").focus()
     press(page, "Copy")
-    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text === 'You said: second version')")
+    expect_copied(page, "You said: second version")
 
 
 def test_a_link_is_made_and_revoked(open_page: OpenPage, address: str) -> None:
@@ -127,9 +126,7 @@ def test_a_link_is_made_and_revoked(open_page: OpenPage, address: str) -> None:
     expect(link).to_be_visible()
     reach(page, page.get_by_role("button", name="Copy link"), "Tab")
     page.keyboard.press("Enter")
-    page.wait_for_function(
-        "link => navigator.clipboard.readText().then((text) => text === link)", arg=link.input_value()
-    )
+    expect_copied(page, link.input_value())
     reach(page, page.get_by_role("button", name="Revoke the link"), "Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_have_count(0)

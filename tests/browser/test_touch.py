@@ -5,11 +5,12 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Page
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page
 
-from tests.browser.agent import PICTURE, answer
-from tests.browser.chatting import expect, go_on, hold_the_next, text_file, wait_until_idle
+from tests.browser.agent import MARKDOWN, PICTURE, answer
+from tests.browser.chatting import expect, expect_copied, go_on, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_recovery import expect_no_loss
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import PATIENCE, eventually
 from usechat.chats import MemoryChats
@@ -34,17 +35,26 @@ def address() -> Iterator[str]:
 
 
 DISTANCE_TO_END = "(log => log.scrollHeight - log.clientHeight - log.scrollTop)(document.querySelector('[role=log]'))"
-STANDS_STILL = f"""() => new Promise(done => {{
-    const before = {DISTANCE_TO_END};
-    setTimeout(() => done({DISTANCE_TO_END} === before), 300);
-}})"""
-
-
-GLIDED = """box => new Promise((done) => {
-    const before = box.scrollLeft;
-    setTimeout(() => done(before > 0 && box.scrollLeft === before), 300);
+WHERE_FOR_A_WHILE = """box => new Promise((done) => {
+    const before = [box.scrollLeft, box.scrollTop];
+    setTimeout(() => done(before.join() === [box.scrollLeft, box.scrollTop].join() ? before : null), 300);
 })"""
-"""Something has scrolled sideways, and stands still again."""
+
+
+def wait_until_still(box: Locator) -> tuple[float, float]:
+    """Wait until nothing scrolls any more in a box; return how far it is scrolled, sideways and down."""
+    found: list[list[float]] = []
+
+    def stands_still() -> bool:
+        found[:] = filter(None, [box.evaluate(WHERE_FOR_A_WHILE)])
+        return bool(found)
+
+    eventually(stands_still, f"{box} stands still")
+    return found[0][0], found[0][1]
+
+
+def conversation(page: Page) -> Locator:
+    return page.get_by_role("log", name="Conversation")
 
 
 def tap(page: Page, name: str) -> None:
@@ -88,8 +98,7 @@ def test_a_new_chat_begins_with_its_title(open_page: OpenPage) -> None:
     with page_served(answer, title="Many suggestions", suggestions=suggestions) as served:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/")
         expect(page.get_by_role("button", name="Suggestion 11")).to_be_attached()
-        page.wait_for_function(STANDS_STILL)
-        assert page.evaluate("document.querySelector('[role=log]').scrollTop") == 0
+        assert wait_until_still(conversation(page)) == (0, 0)
         page.get_by_role("button", name="Suggestion 0", exact=True).tap()
         page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
 
@@ -103,12 +112,9 @@ def test_a_swipe_scrolls_the_conversation_and_a_tap_goes_back_to_its_end(open_pa
     expect(to_end).to_be_hidden()
     swipe(page, (195, 250), (195, 600))
     expect(to_end).to_be_visible()
-    page.wait_for_function(STANDS_STILL)
+    wait_until_still(conversation(page))
     assert page.evaluate(DISTANCE_TO_END) > 100
-    for _ in range(5):  # a tap while it still glides only stops it
-        if to_end.is_visible():
-            to_end.tap()
-        page.wait_for_function(STANDS_STILL)
+    to_end.tap()
     page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
 
 
@@ -171,7 +177,7 @@ def test_a_chat_is_rated_renamed_pinned_found_exported_and_shared(open_page: Ope
     tap(page, "Create a link")
     link = page.get_by_label("Link", exact=True).input_value()
     tap(page, "Copy link")
-    page.wait_for_function("link => navigator.clipboard.readText().then((text) => text === link)", arg=link)
+    expect_copied(page, link)
     tap(page, "Revoke the link")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -199,8 +205,7 @@ def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -
     tap(page, "Earlier version")
     expect(page.get_by_label("Assistant")).to_contain_text("You said: first version")
     tap(page, "Copy message")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "first version"
+    expect_copied(page, "first version")
 
 
 def test_a_table_is_copied(open_page: OpenPage, address: str) -> None:
@@ -211,8 +216,7 @@ def test_a_table_is_copied(open_page: OpenPage, address: str) -> None:
     button = page.get_by_role("button", name="Copy table")
     assert button.evaluate("button => getComputedStyle(button.parentElement).opacity") == "1"
     button.tap()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "left\tright\n1\t2"
+    expect_copied(page, "left\tright\n1\t2")
 
 
 def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: str) -> None:
@@ -248,7 +252,7 @@ def test_wide_code_and_a_wide_table_follow_the_finger(open_page: OpenPage, addre
         y = int(place["y"] + place["height"]) - 20
         assert box.evaluate("(box, y) => box.contains(document.elementFromPoint(330, y))", y), "the finger is on it"
         swipe(page, (330, y), (60, y))
-        page.wait_for_function(GLIDED, arg=box.element_handle())
+        assert wait_until_still(box)[0] > 0
     assert page.evaluate("document.documentElement.scrollLeft") == 0
 
 
@@ -257,10 +261,9 @@ def test_code_and_an_answer_are_copied(open_page: OpenPage, address: str) -> Non
     send(page, "markdown please")
     wait_until_idle(page)
     tap(page, "Copy code")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "def double(number):\n    return 2 * number"
+    expect_copied(page, "def double(number):\n    return 2 * number")
     tap(page, "Copy")
-    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('# A title'))")
+    expect_copied(page, MARKDOWN)
 
 
 def test_another_answer_is_a_version_and_a_rating_is_taken_back(open_page: OpenPage, address: str) -> None:
@@ -324,15 +327,7 @@ def test_an_answer_goes_on_after_the_network_was_away(open_page: OpenPage) -> No
 
 
 def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
-    page = open_page()
-    held = hold_the_next(page, "**/stream")
-    page.reload()
-    eventually(lambda: page.evaluate("1") == 1 and len(held) == 1, "the page tries to resume")
-    send(page, "hello there")
-    held[0].fulfill(status=204)
-    expect(page.get_by_text("You said: hello there")).to_be_visible()
-    wait_until_idle(page)
-    expect(page.get_by_role("alert")).to_be_hidden()
+    expect_no_loss(open_page(), send)
 
 
 def test_every_command_has_a_button_on_a_phone(open_page: OpenPage) -> None:
