@@ -3,11 +3,24 @@
 import json
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.agent import GATES
+from tests.conformance.served import eventually
 
-__all__ = ["ask", "chat_id", "delete_chat", "expect", "go_on", "stored", "wait_until_idle", "wait_until_stored"]
+__all__ = [
+    "ask",
+    "chat_id",
+    "delete_chat",
+    "expect",
+    "expect_copied",
+    "go_on",
+    "hold_the_next",
+    "stored",
+    "text_file",
+    "wait_until_idle",
+    "wait_until_stored",
+]
 
 expect.set_options(timeout=30_000)
 
@@ -43,6 +56,30 @@ def chat_id(page: Page) -> str:
 def go_on(page: Page) -> None:
     """Let the held answer of this chat go on."""
     GATES.open(chat_id(page))
+
+
+def hold_the_next(page: Page, url: str) -> list[Route]:
+    """Hold the next request to an address; it is in the list once it was made."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.fallback()
+        else:
+            held.append(route)
+
+    page.route(url, hold)  # with `times=1` the last handler that expires lets go what others hold
+    return held
+
+
+def expect_copied(page: Page, text: str) -> None:
+    """Wait until the clipboard has this text. `wait_for_function` does not wait for what a promise gives."""
+    eventually(lambda: page.evaluate("navigator.clipboard.readText()") == text, f"copied: {text}")
+
+
+def text_file(name: str, size: int = 1) -> FilePayload:
+    """Return a file to choose."""
+    return {"name": name, "mimeType": "text/plain", "buffer": b"x" * size}
 
 
 def delete_chat(page: Page, title: str) -> None:

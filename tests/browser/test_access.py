@@ -51,7 +51,9 @@ def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_text("word3 ")).to_be_visible()
     page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Escape")
+    with page.expect_response("**/stop") as stopped:
+        page.keyboard.press("Escape")
+    assert stopped.value.status == 204
     wait_until_idle(page)
     expect(prompt).to_be_focused()
 
@@ -93,6 +95,25 @@ def test_escape_closes_the_drawer_and_leaves_the_answer_alone(open_page: OpenPag
     go_on(page)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
+
+
+def test_the_drawer_holds_the_focus_and_gives_it_back(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.reload()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    toggle = page.get_by_role("button", name="Chats")
+    toggle.press("Enter")
+    chats = page.get_by_role("navigation", name="Chats")
+    expect(chats).to_be_focused()
+    reached = set()
+    for key in ["Tab"] * 12 + ["Shift+Tab"] * 12:
+        page.keyboard.press(key)
+        reached.add(page.evaluate("document.activeElement.closest('nav, main, header, body').localName"))
+    assert reached - {"body"} == {"nav"}, "at the end of the list it goes round"
+    page.keyboard.press("Escape")
+    expect(toggle).to_be_focused()
 
 
 def test_lines_show_what_backgrounds_did_where_the_colours_are_forced(open_page: OpenPage) -> None:

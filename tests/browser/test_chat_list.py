@@ -46,6 +46,9 @@ def test_a_chat_is_renamed_pinned_and_found(open_page: OpenPage) -> None:
     page.get_by_role("menuitem", name="Pin", exact=True).click()
     expect(chats.get_by_role("region", name="Pinned")).to_have_text(re.compile("second words"))
     expect(chats.get_by_role("region", name="Today")).to_have_text(re.compile("My own title"))
+    page.get_by_role("button", name="Options of second words").click()
+    page.get_by_role("menuitem", name="Unpin", exact=True).click()
+    expect(chats.get_by_role("region", name="Pinned")).to_have_count(0)
     page.get_by_label("Search chats").fill("own")
     expect(chats).not_to_contain_text("second words")
     expect(chats).to_contain_text("My own title")
@@ -75,6 +78,11 @@ def test_a_command_is_chosen_with_the_mouse(open_page: OpenPage) -> None:
     page.get_by_role("button", name="Commands").click()
     page.get_by_role("option", name="Use dark mode").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Commands").click()
+    page.get_by_role("option", name="Keyboard shortcuts").click()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import FileChooser, Locator, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, expect_copied, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import eventually
@@ -93,8 +93,7 @@ def test_versions_ratings_and_copies(open_page: OpenPage, address: str) -> None:
     expect(page.get_by_label("Assistant")).to_contain_text("You said: second version")
     wait_until_idle(page)
     press(page, "Copy message")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "second version"
+    expect_copied(page, "second version")
     page.locator("#prompt").focus()
     press(page, "Regenerate")
     of_answer = page.get_by_label("Assistant").get_by_role("group", name="Versions")
@@ -104,13 +103,16 @@ def test_versions_ratings_and_copies(open_page: OpenPage, address: str) -> None:
     press(page, "Earlier version")
     expect(of_answer).to_contain_text("1/2")
     page.locator("#prompt").focus()
+    press(page, "Later version")
+    expect(of_answer).to_contain_text("2/2")
+    page.locator("#prompt").focus()
     press(page, "Good answer")
     expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "false")
     page.locator("#prompt").focus()
     press(page, "Copy")
-    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text === 'You said: second version')")
+    expect_copied(page, "You said: second version")
 
 
 def test_a_link_is_made_and_revoked(open_page: OpenPage, address: str) -> None:
@@ -120,13 +122,17 @@ def test_a_link_is_made_and_revoked(open_page: OpenPage, address: str) -> None:
     choose(page, "share by keys", "Share")
     reach(page, page.get_by_role("button", name="Create a link"), "Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    link = page.get_by_label("Link", exact=True)
+    expect(link).to_be_visible()
+    reach(page, page.get_by_role("button", name="Copy link"), "Tab")
+    page.keyboard.press("Enter")
+    expect_copied(page, link.input_value())
     reach(page, page.get_by_role("button", name="Revoke the link"), "Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_files_are_attached_and_one_is_taken_back(open_page: OpenPage, address: str) -> None:
+def test_files_are_attached_one_is_refused_and_one_taken_back(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     choosers: list[FileChooser] = []
 
@@ -138,13 +144,29 @@ def test_files_are_attached_and_one_is_taken_back(open_page: OpenPage, address: 
     reach(page, page.get_by_role("button", name="Attach files"), "Tab")
     page.keyboard.press("Enter")
     eventually(lambda: page.evaluate("1") == 1 and len(choosers) == 1, "files can be chosen")
-    files = [{"name": f"{name}.txt", "mimeType": "text/plain", "buffer": b"x"} for name in ("one", "two")]
-    choosers[0].set_files(files)  # type: ignore[arg-type]
+    choosers[0].set_files([text_file("one.txt"), text_file("two.txt"), text_file("large.txt", 160_000)])
     expect(page.locator("#prompt")).to_be_focused()
+    expect(page.get_by_role("alert")).to_have_text("large.txt is too large: 160 kB. A file may have 150 kB.")
     press(page, "Remove one.txt")
     expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_label("Assistant")).to_contain_text("Files: two.txt (text/plain)")
+
+
+def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "hello draft")
+    wait_until_idle(page)
+    page.keyboard.type("half a thought")
+    page.keyboard.press("Control+Shift+O")
+    prompt = page.locator("#prompt")
+    expect(prompt).to_have_value("")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("hello draft")
+    page.keyboard.press("Enter")
+    expect(prompt).to_have_value("half a thought")
+    page.reload()
+    expect(prompt).to_have_value("half a thought")
 
 
 def test_wide_code_and_a_wide_table_scroll(open_page: OpenPage, address: str) -> None:
@@ -172,5 +194,8 @@ def test_the_views_of_the_inspector_are_chosen_with_arrows(open_page: OpenPage, 
     expect(inspector.get_by_label("Message", exact=True)).to_contain_text('"role": "assistant"')
     page.keyboard.press("ArrowRight")
     expect(inspector).to_contain_text("No problems found.")
+    reach(page, inspector.get_by_role("button", name="Would other releases accept it?"), "Tab")
+    page.keyboard.press("Enter")
+    expect(inspector).to_contain_text("AI SDK 5: accepted")
     page.keyboard.press("Escape")
     expect(inspector).to_be_hidden()

@@ -29,6 +29,21 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     )
 
 
+def test_wide_code_and_a_wide_table_follow_the_wheel(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 700, "height": 860})
+    for text, box in (
+        ("code please", page.locator(".code-block pre")),
+        ("table please", page.get_by_role("region", name="Table")),
+    ):
+        ask(page, text)
+        wait_until_idle(page)
+        box.hover()
+        page.mouse.wheel(120, 0)
+        page.wait_for_function("box => box.scrollLeft > 0", arg=box.element_handle())
+    assert page.evaluate("document.documentElement.scrollLeft") == 0
+
+
 def test_both_sides_of_a_chat_are_copied(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "markdown please")

@@ -1,11 +1,13 @@
 """Stop, reload, a cut network: the answer is one, and whole."""
 
 import re
+from collections.abc import Callable
 
-from playwright.sync_api import Page, Route
+import pytest
+from playwright.sync_api import Page
 
 from tests.browser.agent import GATES
-from tests.browser.chatting import ask, chat_id, expect, go_on, wait_until_idle, wait_until_stored
+from tests.browser.chatting import ask, chat_id, expect, go_on, hold_the_next, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served, eventually
 from usechat.protocol.sse import encode_frame
@@ -28,7 +30,9 @@ def test_stop_ends_the_answer_and_keeps_it(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "long story")
     expect(page.get_by_text("word5 ")).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
+    with page.expect_response("**/stop") as stopped:
+        page.get_by_role("button", name="Stop").click()
+    assert stopped.value.status == 204
     wait_until_idle(page)
     expect(page.get_by_role("alert")).to_be_hidden()
     said = page.get_by_label("Assistant").inner_text()
@@ -84,21 +88,32 @@ def test_an_answer_that_is_lost_is_told_and_can_be_asked_for_again(open_page: Op
     expect(alert).to_be_hidden()
 
 
-def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
-    page = open_page()
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route("**/stream", hold)
+def expect_no_loss(page: Page, send: Callable[[Page, str], None]) -> None:
+    """Send a question while the page tries to resume; there is nothing to resume, and the answer has not begun."""
+    resume, question = hold_the_next(page, "**/stream"), hold_the_next(page, "**/api/chat")
     page.reload()
-    eventually(lambda: page.evaluate("1") == 1 and len(held) == 1, "the page tries to resume")
-    ask(page, "hello there")
-    held[0].fulfill(status=204)
+    eventually(lambda: page.evaluate("1") == 1 and len(resume) == 1, "the page tries to resume")
+    send(page, "hello there")
+    eventually(lambda: page.evaluate("1") == 1 and len(question) == 1, "the question is sent")
+    with page.expect_response("**/stream"):
+        resume[0].fulfill(status=204)
+    page.evaluate("() => new Promise((done) => setTimeout(done, 200))")
+    question[0].continue_()
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def click_send(page: Page, text: str) -> None:
+    page.fill("#prompt", text)
+    page.get_by_role("button", name="Send").click()
+
+
+@pytest.mark.parametrize("send", [ask, click_send], ids=["keyboard", "mouse"])
+def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(
+    open_page: OpenPage, send: Callable[[Page, str], None]
+) -> None:
+    expect_no_loss(open_page(), send)
 
 
 def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> None:

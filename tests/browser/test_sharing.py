@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, expect_copied, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.browser.test_stored_chats import everyone_is_ada
@@ -41,6 +41,8 @@ def test_a_link_shows_the_chat_to_others_until_it_is_revoked(
     page.get_by_role("menuitem", name="Share").click()
     page.get_by_role("button", name="Create a link").click()
     link = page.get_by_label("Link", exact=True).input_value()
+    page.get_by_role("button", name="Copy link").click()
+    expect_copied(page, link)
     assert serious_findings(page) == []
     page.keyboard.press("Escape")
     elsewhere.goto(link)

@@ -57,6 +57,25 @@ def test_another_browser_shows_the_chat_and_goes_on_with_it(open_page: OpenPage,
     expect(page.get_by_text("You said: hello from there")).to_be_visible()
 
 
+def test_a_chat_that_the_page_has_made_is_asked_for_when_it_is_shown_again(
+    open_page: OpenPage, address: str, elsewhere: Page
+) -> None:
+    page = open_page(address)
+    refused: list[str] = []
+    page.on("response", lambda response: refused.append(response.url) if response.status >= 400 else None)
+    page.goto(address)
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.get_by_role("button", name="New chat").click()
+    elsewhere.goto(page.url)
+    ask(elsewhere, "written elsewhere")
+    wait_until_idle(elsewhere)
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("button", name="written elsewhere", exact=True).click()
+    expect(page.get_by_text("You said: written elsewhere")).to_be_visible()
+    assert refused == [], "the server is not asked for a chat that it cannot have"
+
+
 def test_an_edit_and_a_regenerated_answer_keep_the_earlier_versions(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     ask(page, "first version")

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import APIResponse, Page, Route
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, go_on, stored, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, hold_the_next, stored, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import numbers, wait_for_the_count
 from tests.browser.test_stored_chats import everyone_is_ada
@@ -37,17 +37,6 @@ def storing() -> Iterator[str]:
     """The address of a server that stores the chats."""
     with page_served(answer, chats=MemoryChats(), authorize=everyone_is_ada) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
-
-
-def hold_the_next(page: Page, url: str) -> list[Route]:
-    """Hold the next request to an address; it is in the list once it was made."""
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route(url, hold, times=1)
-    return held
 
 
 def wait_until_told(page: Page, by: Page) -> None:

@@ -1,16 +1,18 @@
 """A phone: fingers instead of a mouse, at 390 pixels."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page
 
-from tests.browser.agent import answer
-from tests.browser.chatting import expect, go_on, wait_until_idle
+from tests.browser.agent import MARKDOWN, PICTURE, answer
+from tests.browser.chatting import expect, expect_copied, go_on, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_recovery import expect_no_loss
 from tests.browser.test_stored_chats import everyone_is_ada
-from tests.conformance.served import PATIENCE
+from tests.conformance.served import PATIENCE, eventually
 from usechat.chats import MemoryChats
 
 
@@ -33,29 +35,26 @@ def address() -> Iterator[str]:
 
 
 DISTANCE_TO_END = "(log => log.scrollHeight - log.clientHeight - log.scrollTop)(document.querySelector('[role=log]'))"
-STANDS_STILL = f"""() => new Promise(done => {{
-    const before = {DISTANCE_TO_END};
-    setTimeout(() => done({DISTANCE_TO_END} === before), 300);
-}})"""
+WHERE_FOR_A_WHILE = """box => new Promise((done) => {
+    const before = [box.scrollLeft, box.scrollTop];
+    setTimeout(() => done(before.join() === [box.scrollLeft, box.scrollTop].join() ? before : null), 300);
+})"""
 
 
-AT_REST = """box => new Promise((done) => {
-    const look = (before) => {
-        const { x, y, width, height } = box.getBoundingClientRect();
-        const at = [x, y, width, height].join();
-        at === before ? done() : setTimeout(look, 500, at);
-    };
-    look("");
-})"""
-"""Something is where it was half a second ago."""
-GLIDED = """box => new Promise((done) => {
-    const look = (before) => {
-        const at = box.scrollLeft;
-        at > 0 && at === before ? done() : setTimeout(look, 300, at);
-    };
-    look(0);
-})"""
-"""Something has scrolled sideways, and stands still again."""
+def wait_until_still(box: Locator) -> tuple[float, float]:
+    """Wait until nothing scrolls any more in a box; return how far it is scrolled, sideways and down."""
+    found: list[list[float]] = []
+
+    def stands_still() -> bool:
+        found[:] = filter(None, [box.evaluate(WHERE_FOR_A_WHILE)])
+        return bool(found)
+
+    eventually(stands_still, f"{box} stands still")
+    return found[0][0], found[0][1]
+
+
+def conversation(page: Page) -> Locator:
+    return page.get_by_role("log", name="Conversation")
 
 
 def tap(page: Page, name: str) -> None:
@@ -65,6 +64,7 @@ def tap(page: Page, name: str) -> None:
 
 def send(page: Page, text: str) -> None:
     page.locator("#prompt").tap()
+    expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.type(text)
     tap(page, "Send")
     expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
@@ -85,7 +85,9 @@ def test_a_message_is_sent_and_its_answer_stopped(open_page: OpenPage, address: 
     page = open_page(address)
     send(page, "long story")
     expect(page.get_by_text("word3 ")).to_be_visible()
-    tap(page, "Stop")
+    with page.expect_response("**/stop") as stopped:
+        tap(page, "Stop")
+    assert stopped.value.status == 204
     wait_until_idle(page)
     send(page, "hello there")
     expect(page.get_by_text("You said: hello there")).to_be_visible()
@@ -96,8 +98,7 @@ def test_a_new_chat_begins_with_its_title(open_page: OpenPage) -> None:
     with page_served(answer, title="Many suggestions", suggestions=suggestions) as served:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/")
         expect(page.get_by_role("button", name="Suggestion 11")).to_be_attached()
-        page.wait_for_function(STANDS_STILL)
-        assert page.evaluate("document.querySelector('[role=log]').scrollTop") == 0
+        assert wait_until_still(conversation(page)) == (0, 0)
         page.get_by_role("button", name="Suggestion 0", exact=True).tap()
         page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
 
@@ -111,11 +112,9 @@ def test_a_swipe_scrolls_the_conversation_and_a_tap_goes_back_to_its_end(open_pa
     expect(to_end).to_be_hidden()
     swipe(page, (195, 250), (195, 600))
     expect(to_end).to_be_visible()
-    page.wait_for_function(STANDS_STILL)
+    wait_until_still(conversation(page))
     assert page.evaluate(DISTANCE_TO_END) > 100
-    while to_end.is_visible():  # a tap while it still glides only stops it
-        to_end.tap()
-        page.wait_for_function(STANDS_STILL)
+    to_end.tap()
     page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
 
 
@@ -166,16 +165,19 @@ def test_a_chat_is_rated_renamed_pinned_found_exported_and_shared(open_page: Ope
     page.keyboard.press("Enter")
     choose(page, "Named by hand", "Pin")
     expect(page.get_by_role("region", name="Pinned")).to_contain_text("Named by hand")
-    with page.expect_download() as saved:
-        choose(page, "Named by hand", "Export as JSON")
-    assert saved.value.suggested_filename == "Named-by-hand.json"
+    for item, ending in (("Export as Markdown", "md"), ("Export as JSON", "json")):
+        with page.expect_download() as saved:
+            choose(page, "Named by hand", item)
+        assert saved.value.suggested_filename == f"Named-by-hand.{ending}"
     page.get_by_label("Search chats").tap()
     page.keyboard.type("no such words")
     expect(page.get_by_text("No matching chats.")).to_be_visible()
     page.get_by_label("Search chats").fill("by hand")
     choose(page, "Named by hand", "Share")
     tap(page, "Create a link")
-    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    link = page.get_by_label("Link", exact=True).input_value()
+    tap(page, "Copy link")
+    expect_copied(page, link)
     tap(page, "Revoke the link")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -186,6 +188,9 @@ def test_another_agent_is_picked(open_page: OpenPage) -> None:
         tap(page, "Agent: one")
         page.get_by_role("menuitemradio", name="other").tap()
         expect(page.get_by_role("button", name="Agent: other")).to_be_visible()
+        with page.expect_request(lambda request: request.method == "POST") as sent:
+            send(page, "hello there")
+        assert (sent.value.post_data_json or {})["agent"] == "other"
 
 
 def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -> None:
@@ -200,8 +205,7 @@ def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -
     tap(page, "Earlier version")
     expect(page.get_by_label("Assistant")).to_contain_text("You said: first version")
     tap(page, "Copy message")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "first version"
+    expect_copied(page, "first version")
 
 
 def test_a_table_is_copied(open_page: OpenPage, address: str) -> None:
@@ -212,17 +216,18 @@ def test_a_table_is_copied(open_page: OpenPage, address: str) -> None:
     button = page.get_by_role("button", name="Copy table")
     assert button.evaluate("button => getComputedStyle(button.parentElement).opacity") == "1"
     button.tap()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "left\tright\n1\t2"
+    expect_copied(page, "left\tright\n1\t2")
 
 
 def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     with page.expect_file_chooser() as chooser:
         tap(page, "Attach files")
-    chooser.value.set_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
+    picture: FilePayload = {"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}
+    chooser.value.set_files([text_file("notes.txt"), picture])
+    expect(page.get_by_role("list", name="Attached files").locator("img")).to_be_visible()
     send(page, "files please")
-    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain), dot.gif (image/gif)")
     wait_until_idle(page)
     send(page, "sources please")
     wait_until_idle(page)
@@ -234,18 +239,20 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
 
 def test_wide_code_and_a_wide_table_follow_the_finger(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
-    for text, box in (
-        ("code please", page.locator(".code-block pre")),
-        ("table", page.get_by_label("Table", exact=True)),
+    for text, end, box in (
+        ("code please", "wide = [", page.locator(".code-block pre")),
+        ("table", "unbreakableword", page.get_by_label("Table", exact=True)),
     ):
         send(page, text)
+        expect(box).to_contain_text(end)
         wait_until_idle(page)
-        box.evaluate(AT_REST)
+        page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")  # the conversation glides there, and the box with it
         place = box.bounding_box()
         assert place is not None
         y = int(place["y"] + place["height"]) - 20
+        assert box.evaluate("(box, y) => box.contains(document.elementFromPoint(330, y))", y), "the finger is on it"
         swipe(page, (330, y), (60, y))
-        box.evaluate(GLIDED)
+        assert wait_until_still(box)[0] > 0
     assert page.evaluate("document.documentElement.scrollLeft") == 0
 
 
@@ -254,10 +261,9 @@ def test_code_and_an_answer_are_copied(open_page: OpenPage, address: str) -> Non
     send(page, "markdown please")
     wait_until_idle(page)
     tap(page, "Copy code")
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "def double(number):\n    return 2 * number"
+    expect_copied(page, "def double(number):\n    return 2 * number")
     tap(page, "Copy")
-    page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('# A title'))")
+    expect_copied(page, MARKDOWN)
 
 
 def test_another_answer_is_a_version_and_a_rating_is_taken_back(open_page: OpenPage, address: str) -> None:
@@ -271,11 +277,12 @@ def test_another_answer_is_a_version_and_a_rating_is_taken_back(open_page: OpenP
     for pressed in ("true", "false"):
         good.tap()
         expect(good).to_have_attribute("aria-pressed", pressed)
-    tap(page, "Earlier version")
-    expect(page.get_by_role("group", name="Versions")).to_contain_text("1/2")
+    for button, shown in (("Earlier version", "1/2"), ("Later version", "2/2")):
+        tap(page, button)
+        expect(page.get_by_role("group", name="Versions")).to_contain_text(shown)
 
 
-def test_what_was_typed_stays_over_a_switch(open_page: OpenPage, address: str) -> None:
+def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     send(page, "hello draft")
     wait_until_idle(page)
@@ -286,6 +293,8 @@ def test_what_was_typed_stays_over_a_switch(open_page: OpenPage, address: str) -
     tap(page, "Chats")
     tap(page, "hello draft")
     expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("half a thought")
 
 
 def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: OpenPage, address: str) -> None:
@@ -295,7 +304,7 @@ def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: O
     for name, size in (("large.bin", 160_000), ("one.txt", 5), ("two.txt", 5)):
         with page.expect_file_chooser() as chooser:
             tap(page, "Attach files")
-        chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": b"x" * size})
+        chooser.value.set_files(text_file(name, size))
         if name == "large.bin":
             expect(page.get_by_role("alert")).to_contain_text("large.bin is too large")
     tap(page, "Remove one.txt")
@@ -317,6 +326,37 @@ def test_an_answer_goes_on_after_the_network_was_away(open_page: OpenPage) -> No
         wait_until_idle(page)
 
 
+def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
+    expect_no_loss(open_page(), send)
+
+
+def test_every_command_has_a_button_on_a_phone(open_page: OpenPage) -> None:
+    """There is no room for the button of the commands, so that only a keyboard opens them."""
+    with page_served(answer) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        send(page, "flow please")
+        wait_until_idle(page)
+        page.keyboard.press("Control+k")
+        commands = page.get_by_role("option").locator("span:first-child").all_inner_texts()
+        page.keyboard.press("Escape")
+        chats = page.get_by_role("navigation", name="Chats")
+        shown = {
+            "Flow": ("Show the flow", page.get_by_role("complementary", name="Flow"), "Close flow"),
+            "Inspector": ("Open the inspector", page.get_by_role("complementary", name="Inspector"), "Close inspector"),
+            "Dark mode": ("Use dark mode", page.locator("html[data-theme=dark]"), "Light mode"),
+            "Chats": ("Show the list of chats", chats, "flow please"),
+            "New chat": ("New chat", page.get_by_role("button", name="hello there"), "Chats"),
+        }
+        for button, (_, appears, back) in shown.items():
+            tap(page, button)
+            expect(appears).to_be_visible()
+            tap(page, back)
+        tap(page, "flow please")
+        expect(page.get_by_text("Words of write")).to_be_visible()
+        of_keys_alone = {"Keyboard shortcuts"}
+        assert {*commands} == {command for command, *_ in shown.values()} | {"flow please"} | of_keys_alone
+
+
 def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     send(page, "hello there")
@@ -325,6 +365,8 @@ def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: s
     inspector = page.get_by_role("complementary", name="Inspector")
     inspector.get_by_role("tab", name="Check").tap()
     expect(inspector).to_contain_text("No problems found.")
+    inspector.get_by_role("button", name="Would other releases accept it?").tap()
+    expect(inspector).to_contain_text("AI SDK 5: accepted")
     page.touchscreen.tap(195, 100)
     expect(inspector).to_be_hidden()
 

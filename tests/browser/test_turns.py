@@ -1,12 +1,22 @@
 """What a newcomer sees first: a message goes out, an answer streams in, and it looks right."""
 
 from base64 import b64decode
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Route
 
 from tests.browser.agent import PICTURE
-from tests.browser.chatting import ask, delete_chat, expect, go_on, stored, wait_until_idle, wait_until_stored
+from tests.browser.chatting import (
+    ask,
+    delete_chat,
+    expect,
+    go_on,
+    stored,
+    text_file,
+    wait_until_idle,
+    wait_until_stored,
+)
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import eventually
 
@@ -94,8 +104,9 @@ def test_attached_files_reach_the_agent(open_page: OpenPage) -> None:
 def test_a_file_that_is_attached_after_typing_is_sent(open_page: OpenPage) -> None:
     page = open_page()
     page.locator("#prompt").press_sequentially("files please")
-    attached = [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}]
-    page.set_input_files("input[type=file]", attached)  # type: ignore[arg-type]
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files(text_file("notes.txt"))
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
@@ -130,19 +141,20 @@ def test_a_file_that_was_attached_before_the_limits_were_known_is_not_sent(open_
     expect(page.get_by_label("You", exact=True)).to_have_count(0)
 
 
-def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage) -> None:
+def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page()
     address = page.url
-    page.evaluate("""() => {
-        const files = new DataTransfer();
-        files.items.add(new File(["some notes"], "dropped.txt", { type: "text/plain" }));
-        const drop = (type) => document.querySelector("header").dispatchEvent(
-            new DragEvent(type, { dataTransfer: files, bubbles: true, cancelable: true }));
-        window.left = drop("dragover") || drop("drop");
-    }""")
-    assert page.evaluate("window.left") is False, "the browser does not open the file"
+    path = tmp_path / "dropped.txt"
+    path.write_text("some notes")
+    mouse = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+        mouse.send("Input.dispatchDragEvent", {"type": kind, "x": 700, "y": 30, "data": data})
+        if kind == "dragOver":
+            expect(page.get_by_text("Drop files to attach them")).to_be_visible()
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("dropped.txt")
-    assert page.url == address
+    expect(page.get_by_text("Drop files to attach them")).to_be_hidden()
+    assert page.url == address, "the browser does not open the file"
 
 
 def test_a_file_that_is_pasted_is_attached(open_page: OpenPage) -> None:

@@ -22,9 +22,19 @@ const PREFIX = `usechat:${readSettings().api}:${readSettings().name}:`;
 const LIST = `${PREFIX}chats`;
 const SAVED = "usechat-saved";
 
+/** Chats that this page has made and not shown yet. */
+const made = new Set<string>();
+
 export function newChatId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
+  const id = Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
+  made.add(id);
+  return id;
+}
+
+/** Whether a chat is shown for the first time since this page made it: nobody else can have written in it. */
+export function isFirstShown(id: string): boolean {
+  return made.delete(id);
 }
 
 export function loadChats(): ChatEntry[] {

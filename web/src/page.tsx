@@ -13,7 +13,7 @@ import { ShareDialog } from "./share-dialog";
 import { useServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
 import { ShortcutHelp } from "./shortcut-help";
-import { Sidebar } from "./sidebar";
+import { focusChats, Sidebar } from "./sidebar";
 import { useTheme } from "./theme";
 import { loadToken, saveToken } from "./token";
 import { Button, IconButton } from "./ui/button";
@@ -41,6 +41,8 @@ export function Page({ settings }: { settings: Settings }) {
   }, []);
   const hasFlow = states[id ?? ""]?.hasFlow ?? false;
   const title = list.chats.find((chat) => chat.id === id)?.title;
+  /** On a narrow screen the list lies over everything else, which cannot be reached meanwhile. */
+  const covered = listed && !wide;
 
   useEffect(() => setListed(wide), [wide]);
   useEffect(() => {
@@ -83,7 +85,8 @@ export function Page({ settings }: { settings: Settings }) {
     list.remove(chat);
     setStates(({ [chat.id]: _, ...others }) => others);
     if (chat.id === id) showChat(newChatId());
-    focusPrompt(); // the entry that has the focus goes away
+    if (covered) focusChats(); // the entry that has the focus goes away
+    else focusPrompt();
   }
 
   /** Two panels at once leave the chat too little room unless the screen is very wide. */
@@ -116,10 +119,10 @@ export function Page({ settings }: { settings: Settings }) {
   return (
     <Tooltip.Provider delayDuration={400}>
       <div className="flex h-full flex-col">
-        <a className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:z-50 focus:rounded-lg focus:bg-canvas focus:px-4 focus:py-2" href="#prompt">
+        <a inert={covered} className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:z-50 focus:rounded-lg focus:bg-canvas focus:px-4 focus:py-2" href="#prompt">
           Skip to the input
         </a>
-        <header className="screen-only flex h-14 shrink-0 items-center gap-1 border-b border-line px-3">
+        <header inert={covered} className="screen-only flex h-14 shrink-0 items-center gap-1 border-b border-line px-3">
           <IconButton icon={PanelLeft} label="Chats" aria-expanded={listed} onClick={() => setListed(!listed)} />
           {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
           <h1 className="ml-2 min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{title ?? settings.title}</h1>
@@ -144,11 +147,12 @@ export function Page({ settings }: { settings: Settings }) {
           />
         </header>
         <div className="flex min-h-0 flex-1">
-          {listed && !wide && (
+          {covered && (
             <div className="fixed inset-0 z-20 bg-black/40" data-backdrop="chats" aria-hidden="true" onClick={() => setListed(false)} />
           )}
           {listed && (
             <Sidebar
+              over={covered}
               chats={list.chats}
               current={id}
               running={running}
@@ -163,19 +167,21 @@ export function Page({ settings }: { settings: Settings }) {
               export={(chat, format) => void exportChat(chat, format)}
             />
           )}
-          {mounted.map((chat) => (
-            <Chat
-              key={chat}
-              id={chat}
-              settings={settings}
-              server={server}
-              served={served}
-              shown={chat === id}
-              panels={panels}
-              closePanel={(name) => togglePanel(name, false)}
-              tell={tell}
-            />
-          ))}
+          <div className="contents" inert={covered}>
+            {mounted.map((chat) => (
+              <Chat
+                key={chat}
+                id={chat}
+                settings={settings}
+                server={server}
+                served={served}
+                shown={chat === id}
+                panels={panels}
+                closePanel={(name) => togglePanel(name, false)}
+                tell={tell}
+              />
+            ))}
+          </div>
         </div>
         {list.removed && (
           <div

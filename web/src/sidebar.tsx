@@ -1,6 +1,6 @@
 import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { ChatEntry } from "./chats";
 import { Button, IconButton } from "./ui/button";
 import { classes } from "./ui/classes";
@@ -17,6 +17,8 @@ export interface ChatActions {
 }
 
 interface Props extends ChatActions {
+  /** Whether it lies over the rest of the page. */
+  over: boolean;
   chats: ChatEntry[];
   current: string;
   running: string[];
@@ -24,11 +26,25 @@ interface Props extends ChatActions {
   setQuery: (text: string) => void;
 }
 
-/** The list of chats, in groups by date, with a search above it. */
-export function Sidebar({ chats, current, running, query, setQuery, ...actions }: Props) {
+export function focusChats(): void {
+  document.getElementById("chats")?.focus();
+}
+
+/** The list of chats, in groups by date, with a search above it. Over the page, it takes the focus and gives it back. */
+export function Sidebar({ over, chats, current, running, query, setQuery, ...actions }: Props) {
+  useEffect(() => {
+    const before = document.activeElement;
+    if (!over) return undefined;
+    focusChats();
+    return () => {
+      if (document.activeElement === document.body && before instanceof HTMLElement) before.focus();
+    };
+  }, [over]);
   return (
     <nav
-      className="screen-only flex w-72 shrink-0 flex-col gap-2 border-r border-line bg-surface p-3 max-md:fixed max-md:inset-y-0 max-md:left-0 max-md:z-30 max-md:w-[min(20rem,85%)] max-md:shadow-float"
+      id="chats"
+      tabIndex={-1}
+      className="screen-only outline-none flex w-72 shrink-0 flex-col gap-2 border-r border-line bg-surface p-3 max-md:fixed max-md:inset-y-0 max-md:left-0 max-md:z-30 max-md:w-[min(20rem,85%)] max-md:shadow-float"
       aria-label="Chats"
     >
       <Button className="justify-start px-3" onClick={actions.create}>

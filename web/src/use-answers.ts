@@ -2,7 +2,7 @@ import { useChat } from "@ai-sdk/react";
 import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { isBehind, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
+import { isBehind, isFirstShown, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
 import { CLIENT_TOOLS } from "./client-tools";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
@@ -241,7 +241,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }
 
   useEffect(() => {
-    if (!settings.auth || loadToken()) void resume();
+    if (!isFirstShown(id) && (!settings.auth || loadToken())) void resume();
     const again = () => lostNow.current && void resume();
     addEventListener("online", again);
     return () => {
