@@ -109,7 +109,14 @@ BLOCKS: Final = (
 )
 """100 kB of few blocks, each of which is far longer than a piece that the page draws at once."""
 TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
-FORMULAS: Final = r"Inline \(a^2 + b^2\) and a display:" + "\n\n" + r"\[ \frac{1}{2} \]" + "\n\n" + r"Code: `\(raw\)`."
+FORMULAS: Final = r"""Inline \(a^2 + b^2\) and a display:
+
+\[ \frac{1}{2} \]
+
+$$alone$$
+
+Code: `\(raw\)` $$beside$$
+"""
 
 
 Said = AsyncIterator[str | Part]
@@ -196,6 +203,11 @@ async def _drawn(_turn: Turn) -> Said:
     yield Data("cities", [{"name": "Lisbon", "people": 567131}, {"name": "Porto", "people": 231800}])
 
 
+async def _balance(_turn: Turn) -> Said:
+    """A chart below and above zero."""
+    yield Data("balance", {"series": {"euros": [-12, 31]}, "kind": "bar"})
+
+
 async def _usage(_turn: Turn) -> Said:
     yield "It took a while."
     yield Metadata({"usage": {"inputTokens": 1200, "outputTokens": 34}, "durationMs": 2500})
@@ -251,6 +263,11 @@ async def _sources(_turn: Turn) -> Said:
     yield SourceUrl("source-1", "https://example.org/page", "The page")
     yield File(PICTURE, "image/gif")
     yield Data("weather", {"city": "Lisbon", "degrees": 21})
+
+
+async def _broken(_turn: Turn) -> Said:
+    """A picture that is none."""
+    yield File("data:image/png;base64,AAAA", "image/png")
 
 
 async def _fail(turn: Turn) -> Said:
@@ -402,7 +419,9 @@ async def _parallel(_turn: Turn) -> Said:
 
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
+    "balance": _balance,
     "blocks": _blocks,
+    "broken": _broken,
     "cards": _cards,
     "clock": _clock,
     "code": _saying(LONG_CODE),

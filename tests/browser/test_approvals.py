@@ -13,7 +13,7 @@ def test_approval_and_denial(open_page: OpenPage, button: str, state: str, answe
     page = open_page()
     ask(page, "approve this")
     expect(page.get_by_role("group", name="Allow delete_file to run?")).to_be_visible()
-    expect(page.get_by_role("region", name="Input")).to_contain_text("notes.txt")
+    expect(page.get_by_role("group", name="Input", exact=True)).to_contain_text("notes.txt")
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_role("button", name=f"delete_file {state}")).to_be_visible()
     expect(page.get_by_text(answer)).to_be_visible()

@@ -177,3 +177,24 @@ def test_every_command_is_found_by_typing(open_page: OpenPage) -> None:
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_a_title_is_written_in_the_direction_of_its_language(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "\u0645\u0631\u062d\u0628\u0627")
+    wait_until_idle(page)
+    for title in (page.get_by_role("navigation").locator("[aria-current=page]"), page.get_by_role("heading", level=1)):
+        expect(title).to_have_css("direction", "rtl")
+
+
+def test_the_chosen_command_is_in_sight(open_page: OpenPage) -> None:
+    page = open_page()
+    for number in range(9):
+        page.get_by_role("button", name="New chat").click()
+        ask(page, f"chat {number}")
+        wait_until_idle(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.press("ArrowUp")
+    last = page.get_by_role("option").last
+    expect(last).to_have_attribute("aria-selected", "true")
+    expect(last).to_be_in_viewport(ratio=1)

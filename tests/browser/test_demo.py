@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
@@ -135,6 +135,21 @@ def end(page: Page, step: str) -> None:
     wait_until_idle(page)
 
 
+def on_one_screen(page: Page) -> None:
+    expect(page.get_by_label("You", exact=True)).to_be_in_viewport(ratio=1)
+    expect(page.get_by_label("Assistant")).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_of_the_tour_is_on_one_screen_of_a_phone(chromium: Browser, demo: ServeProcess, step: str) -> None:
+    with chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as phone:
+        page = phone.new_page()
+        page.goto(f"{demo.url}/")
+        card(page, step).tap()
+        end(page, step)
+        on_one_screen(page)
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_of_the_tour_is_on_one_screen_and_its_link_opens_the_section(
     open_page: OpenPage, demo: ServeProcess, step: str
@@ -143,8 +158,7 @@ def test_a_step_of_the_tour_is_on_one_screen_and_its_link_opens_the_section(
     page.set_viewport_size({"width": 1440, "height": 900})
     card(page, step).click()
     end(page, step)
-    expect(page.get_by_label("You", exact=True)).to_be_in_viewport(ratio=1)
-    expect(page.get_by_label("Assistant")).to_be_in_viewport(ratio=1)
+    on_one_screen(page)
     link = page.get_by_role("link", name="documentation")
     name = str(link.get_attribute("href")).partition("#")[2]
     with page.expect_popup() as popup:

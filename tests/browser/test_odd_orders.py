@@ -1,6 +1,7 @@
 """Things that people do in an order that nobody planned."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page
@@ -9,7 +10,9 @@ from tests.browser.agent import GATES, answer
 from tests.browser.chatting import ask, chat_id, delete_chat, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import numbers, wait_for_the_count
+from tests.browser.test_states import scroll_up
 from tests.browser.test_stored_chats import everyone_is_ada
+from tests.browser.test_touch import DISTANCE_TO_END
 from usechat.chats import MemoryChats
 
 
@@ -287,3 +290,20 @@ def test_nothing_moves_by_itself_where_motion_is_unwanted(open_page: OpenPage) -
     assert page.evaluate(moving) == 0
     go_on(page)
     wait_until_idle(page)
+
+
+@pytest.mark.parametrize(("motion", "jumps"), [("reduce", True), ("no-preference", False)])
+def test_the_way_to_the_end_is_a_jump_where_motion_is_unwanted(
+    open_page: OpenPage, motion: Literal["reduce", "no-preference"], jumps: bool
+) -> None:
+    page = open_page()
+    page.emulate_media(reduced_motion=motion)
+    ask(page, "code please")
+    wait_until_idle(page)
+    scroll_up(page)
+    to_end = page.get_by_role("button", name="Scroll to the end")
+    follow = "log => (window.passed = new Set(), log.onscroll = () => passed.add(log.scrollTop))"
+    page.get_by_role("log", name="Conversation").evaluate(follow)
+    to_end.click()
+    page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
+    assert page.evaluate("passed.size === 1") == jumps

@@ -1,21 +1,27 @@
-"""Every state of the page: axe finds nothing serious in any, light or dark."""
+"""Every state of the page: axe finds nothing serious in any, on a desktop and on a phone, light or dark."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.agent import answer
 from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.browser.test_stored_chats import everyone_is_ada
+from tests.browser.test_touch import DISTANCE_TO_END, STANDS_STILL
+from tests.conformance.served import PATIENCE
 from usechat import Turn
 from usechat.chats import MemoryChats
 from usechat.demo.app import SUGGESTIONS
 
 Show = Callable[[Page], None]
+SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "desktop": {"viewport": {"width": 1280, "height": 860}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
 
 
 async def coder(turn: Turn) -> AsyncIterator[str]:
@@ -33,6 +39,14 @@ def address() -> Iterator[str]:
         suggestions=SUGGESTIONS,
     ) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
+
+
+@pytest.fixture(params=SCREENS)
+def context(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
+    context = chromium.new_context(**SCREENS[request.param], locale="en-GB")
+    context.set_default_timeout(PATIENCE * 1000)
+    yield context
+    context.close()
 
 
 def _answered(text: str) -> Show:
@@ -80,10 +94,47 @@ def _viewer(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def _inspector(page: Page) -> None:
-    _answered("hello there")(page)
-    page.get_by_role("button", name="Inspector").click()
-    expect(page.get_by_role("complementary", name="Inspector")).to_be_visible()
+def _inspector(view: str) -> Show:
+    def show(page: Page) -> None:
+        _answered("tools please")(page)
+        page.get_by_role("button", name="Inspector").click()
+        page.get_by_role("complementary", name="Inspector").get_by_role("tab", name=view).click()
+
+    return show
+
+
+def _flow(page: Page) -> None:
+    _answered("flow please")(page)
+    flow = page.get_by_role("complementary", name="Flow")
+    if not flow.is_visible():  # on a phone it is a sheet, closed by default
+        page.get_by_role("button", name="Flow").click()
+    expect(flow).to_be_visible()
+
+
+def _tool_values(page: Page) -> None:
+    _answered("tools please")(page)
+    page.get_by_role("button", name="search Done").click()
+    expect(page.get_by_role("group", name="Output value")).to_be_visible()
+
+
+def _thoughts(page: Page) -> None:
+    _answered("think about it")(page)
+    page.get_by_role("button", name="Thought").click()
+    expect(page.get_by_text("Let me think about that.")).to_be_visible()
+
+
+def scroll_up(page: Page) -> None:
+    """Go to the start of a long answer, once the page has followed it to its end."""
+    page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
+    page.wait_for_function(STANDS_STILL)
+    page.get_by_role("log", name="Conversation").press("Home")
+    page.wait_for_function("() => document.querySelector('[role=log]').scrollTop === 0")
+    expect(page.get_by_role("button", name="Scroll to the end")).to_be_visible()
+
+
+def _scrolled_up(page: Page) -> None:
+    _answered("code please")(page)
+    scroll_up(page)
 
 
 def _editing(page: Page) -> None:
@@ -112,7 +163,14 @@ def _deleted(page: Page) -> None:
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
 
+def _open_list(page: Page) -> None:
+    """On a phone the list of chats is a drawer."""
+    if not page.get_by_role("navigation", name="Chats").is_visible():
+        page.get_by_role("button", name="Chats", exact=True).click()
+
+
 def _nothing_found(page: Page) -> None:
+    _open_list(page)
     page.get_by_label("Search chats").fill("no such words")
     expect(page.get_by_text("No matching chats.")).to_be_visible()
 
@@ -126,6 +184,7 @@ def _drawer(page: Page) -> None:
 
 def _menu(page: Page) -> None:
     _answered("hello there")(page)
+    _open_list(page)
     page.get_by_role("button", name="hello there", exact=True).first.hover()
     page.get_by_role("button", name="Options of hello there").first.click()
     expect(page.get_by_role("menuitem", name="Rename")).to_be_visible()
@@ -150,6 +209,9 @@ STATES: Final[Mapping[str, Show]] = {
     "Markdown": _answered("markdown"),
     "tasks": _answered("tasks"),
     "tools": _answered("tools please"),
+    "values of a tool": _tool_values,
+    "thoughts": _thoughts,
+    "scrolled up": _scrolled_up,
     "data": _answered("drawn"),
     "sources, a picture and data": _answered("sources"),
     "code": _answered("code"),
@@ -165,12 +227,14 @@ STATES: Final[Mapping[str, Show]] = {
     "approval": _answered("approve this"),
     "question": _answered("question form"),
     "question that was answered wrongly": _answered("question again"),
-    "flow": _answered("flow please"),
+    "flow": _flow,
     "error": _failed,
     "branches": _branches,
     "command palette": _pressed("Control+k"),
     "help sheet": _pressed("?"),
-    "inspector": _inspector,
+    "inspector: frames": _inspector("Frames"),
+    "inspector: message": _inspector("Message"),
+    "inspector: check": _inspector("Check"),
     "agent picker": _picker,
     "menu of a chat": _menu,
     "share dialog": _share_dialog,
@@ -187,9 +251,11 @@ def test_axe_finds_nothing_serious_in_any_state(
 ) -> None:
     page = open_page(address)
     page.emulate_media(color_scheme=theme)
+    size = page.viewport_size
+    assert size is not None
     findings = {}
     for name, show in STATES.items():
-        page.set_viewport_size({"width": 1280, "height": 860})
+        page.set_viewport_size(size)
         page.goto(address)
         show(page)
         if found := serious_findings(page):

@@ -65,7 +65,7 @@ def test_a_tool_call_and_a_failed_one(open_page: OpenPage) -> None:
     expect(page.get_by_text("Division by zero.")).to_be_visible()
     expect(page.get_by_text("One tool worked, one did not.")).to_be_visible()
     page.get_by_role("button", name="search Done").click()
-    expect(page.get_by_role("region", name="Output")).to_contain_text("found3")
+    expect(page.get_by_role("group", name="Output", exact=True)).to_contain_text("found3")
 
 
 def test_a_tool_of_the_page_runs_and_its_output_is_sent(open_page: OpenPage) -> None:
@@ -265,6 +265,17 @@ def test_a_failure_is_a_sentence_with_a_way_on(open_page: OpenPage) -> None:
     page.locator(".edit button[type=submit]").click()
     expect(page.get_by_label("Assistant")).to_contain_text("You said: hello again")
     expect(alert).to_be_hidden()
+
+
+def test_a_failure_is_between_the_answer_and_what_can_be_done_with_it(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "fail please")
+    answer = page.get_by_label("Assistant")
+    wait_until_idle(page)
+    top = "element => element.getBoundingClientRect().top"
+    shown = [page.get_by_text("It begins well."), page.get_by_role("alert"), answer.get_by_role("button", name="Copy")]
+    tops = [element.evaluate(top) for element in shown]
+    assert tops == sorted(tops)
 
 
 def test_a_failure_that_speaks_of_the_network_is_no_lost_connection(open_page: OpenPage) -> None:

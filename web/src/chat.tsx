@@ -54,6 +54,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
   });
   if (!shown) return null;
   const last = messages.length - 1;
+  const failure = answers.failure !== undefined && <Failure answers={answers} />;
   const agent = served.agents.find(({ name }) => name === answers.agent) ?? served.agents[0];
   return (
     <>
@@ -68,7 +69,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               live={answers.running && index === last}
               editing={editing === message.id}
               setEditing={setEditing}
-              failed={index === last && answers.failure !== undefined}
+              failure={index === last && failure}
               approve={index === last ? answers.approve : undefined}
               answer={index === last ? answers.answer : undefined}
               edit={answers.edit}
@@ -79,6 +80,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               rate={settings.chats ? answers.rate : undefined}
             />
           ))}
+          {messages[last]?.role !== "assistant" && failure}
           <State answers={answers} kept={answers.kept || settings.chats} />
         </Conversation>
         <PromptInput
@@ -131,23 +133,26 @@ function useShortcuts(shown: boolean, escape: () => void): void {
   }, []);
 }
 
-/** What happens, or went wrong. `kept`: whether the chat is there after a reload. */
+/** What went wrong. */
+function Failure({ answers }: { answers: Answers }) {
+  return (
+    <div
+      className="failure flex flex-wrap items-center justify-between gap-3 rounded-xl bg-bad-surface py-3 pr-3 pl-4 text-sm text-bad"
+      role="alert"
+    >
+      <span>{answers.failure}</span>
+      {answers.messages.length > 0 && (
+        <Button className="text-ink" onClick={answers.tryAgain}>
+          Try again
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** What happens. `kept`: whether the chat is there after a reload. */
 function State({ answers, kept }: { answers: Answers; kept: boolean }) {
-  if (answers.failure !== undefined) {
-    return (
-      <div
-        className="failure flex flex-wrap items-center justify-between gap-3 rounded-xl bg-bad-surface py-3 pr-3 pl-4 text-sm text-bad"
-        role="alert"
-      >
-        <span>{answers.failure}</span>
-        {answers.messages.length > 0 && (
-          <Button className="text-ink" onClick={answers.tryAgain}>
-            Try again
-          </Button>
-        )}
-      </div>
-    );
-  }
+  if (answers.failure !== undefined) return null;
   if (answers.resuming) return <Waiting text="The connection was lost. Reconnecting…" />;
   if (answers.waiting) return <Waiting text="Waiting for the answer…" />;
   if (!kept) {

@@ -50,7 +50,9 @@ function Choices({ commands, close }: { commands: Command[]; close: () => void }
           const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
           if (step && found.length) {
             event.preventDefault();
-            setAt((at + step + found.length) % found.length);
+            const next = (at + step + found.length) % found.length;
+            setAt(next);
+            document.getElementById(`command-${next}`)?.scrollIntoView({ block: "nearest" });
           } else if (event.key === "Enter") {
             event.preventDefault();
             run(found[at]);
@@ -69,7 +71,7 @@ function Choices({ commands, close }: { commands: Command[]; close: () => void }
             onPointerMove={() => setAt(index)}
             onClick={() => run(command)}
           >
-            <span className="truncate">{command.name}</span>
+            <span className="truncate" dir="auto">{command.name}</span>
             <span className="text-xs whitespace-nowrap text-soft">{command.shortcut ?? command.group}</span>
           </li>
         ))}

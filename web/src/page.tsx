@@ -125,7 +125,7 @@ export function Page({ settings }: { settings: Settings }) {
         <header inert={covered} className="screen-only flex h-14 shrink-0 items-center gap-1 border-b border-line px-3">
           <IconButton icon={PanelLeft} label="Chats" aria-expanded={listed} onClick={() => setListed(!listed)} />
           {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
-          <h1 className="ml-2 min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{title ?? settings.title}</h1>
+          <h1 className="ml-2 min-w-0 flex-1 truncate text-left text-[0.9375rem] font-medium" dir="auto">{title ?? settings.title}</h1>
           {settings.auth && (
             <TokenField
               token={token}
@@ -188,7 +188,9 @@ export function Page({ settings }: { settings: Settings }) {
             role="status"
             className="screen-only fixed bottom-6 left-1/2 z-40 flex max-w-[calc(100%-2rem)] -translate-x-1/2 items-center gap-4 rounded-xl border border-line bg-canvas py-2 pr-2 pl-4 text-sm shadow-float"
           >
-            <span className="truncate">Deleted: {list.removed.title}</span>
+            <span className="truncate">
+              Deleted: <bdi>{list.removed.title}</bdi>
+            </span>
             <Button
               onClick={() => {
                 const restored = list.removed;

@@ -37,7 +37,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
     document.title = shared?.title ?? settings.title;
   }, [shared, settings]);
   return (
-    <ReaderFrame title={<h1 className="truncate">{shared?.title ?? settings.title}</h1>} note="Shared, read-only">
+    <ReaderFrame title={<h1 className="truncate text-left" dir="auto">{shared?.title ?? settings.title}</h1>} note="Shared, read-only">
       <Conversation busy={false}>
         {failure && (
           <p role="alert" className="m-auto text-soft">
@@ -51,7 +51,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             streaming={false}
             live={false}
             editing={false}
-            failed={false}
+            failure={undefined}
             versions=""
             rating={undefined}
             {...READ_ONLY}

@@ -111,12 +111,13 @@ function Entry({ chat, current, running, open, rename, ...actions }: ChatActions
           refocus.current = false;
         }}
         className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm pointer-coarse:py-3"
+        dir="auto"
         aria-current={current ? "page" : undefined}
         title={chat.title}
         onClick={() => open(chat.id)}
       >
         {running && (
-          <LoaderCircle role="img" aria-label="Answering:" className="mr-2 inline size-3.5 animate-spin text-accent" />
+          <LoaderCircle role="img" aria-label="Answering:" className="me-2 inline size-3.5 animate-spin text-accent" />
         )}
         {chat.title}
       </button>
@@ -131,6 +132,7 @@ function TitleField({ title, done }: { title: string; done: (title: string, byKe
     <input
       autoFocus
       aria-label="Title"
+      dir="auto"
       className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base"
       value={text}
       onFocus={(event) => event.target.select()}

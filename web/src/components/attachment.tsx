@@ -22,8 +22,11 @@ const LINK = `${CHIP} hover:bg-muted`;
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
   const name = file.filename ?? kindOf(file.mediaType);
   const url = useReadable(file.url);
+  const [unreadable, setUnreadable] = useState<string>();
   const held = /^(?:data|blob):/.test(url) && url !== ONLY_ITS_NAME;
-  if (file.mediaType.startsWith("image/") && (held || isOwn(url))) return <Picture url={url} name={name} />;
+  if (file.mediaType.startsWith("image/") && (held || isOwn(url)) && url !== unreadable) {
+    return <Picture url={url} name={name} fail={() => setUnreadable(url)} />;
+  }
   const chip = (
     <>
       <FileIcon aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
@@ -81,13 +84,13 @@ function isOwn(url: string): boolean {
   return OWN_FILE.test(url) && new URL(url, document.baseURI).origin === location.origin;
 }
 
-/** An image that opens in a viewer. */
-function Picture({ url, name }: { url: string; name: string }) {
+/** An image that opens in a viewer. `fail`: what to do if it cannot be shown. */
+function Picture({ url, name, fail }: { url: string; name: string; fail: () => void }) {
   const [open, setOpen] = useState(false);
   return (
     <>
       <button type="button" className="block max-w-full self-start rounded-xl pointer-coarse:min-h-10 pointer-coarse:min-w-10" aria-label={`View ${name}`} onClick={() => setOpen(true)}>
-        <img className="max-h-72 max-w-full rounded-xl border border-line" src={url} alt={name} />
+        <img className="max-h-72 max-w-full rounded-xl border border-line" src={url} alt={name} onError={fail} />
       </button>
       <Dialog title={name} open={open} close={() => setOpen(false)} className="max-w-5xl">
         <div className="min-h-0 overflow-auto px-6 pb-4">

@@ -1,6 +1,8 @@
 import { type RefObject, useLayoutEffect, useRef, useState } from "react";
 
-const HEIGHT = 240;
+/** Half as high as wide, within these bounds. */
+const LEAST_HEIGHT = 160;
+const MOST_HEIGHT = 240;
 const LEFT = 48;
 const BOTTOM = 28;
 const TOP = 12;
@@ -38,12 +40,13 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
   const width = useWidth(drawing);
   const all = chart.series.flatMap(({ values }) => values);
   const count = Math.max(...chart.series.map(({ values }) => values.length));
-  const [low, high] = [Math.min(0, ...all), Math.max(...all, 0) || 1];
-  const y = (value: number) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const ticks = ticksFor(Math.min(0, ...all), Math.max(0, ...all));
+  const [low, high] = [ticks[0] as number, ticks.at(-1) as number];
+  const height = Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, Math.round(width / 2)));
+  const y = (value: number) => TOP + ((high - value) / (high - low)) * (height - TOP - BOTTOM);
   const slot = (width - LEFT) / count;
   const x = (index: number) => LEFT + slot * (index + 0.5);
   const bar = (slot * 0.7) / chart.series.length;
-  const ticks = [low, (low + high) / 2, high];
   const every = Math.ceil(count / Math.max(1, Math.floor((width - LEFT) / LABEL)));
   return (
     <figure className="rounded-xl border border-line p-4">
@@ -56,7 +59,7 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
           </span>
         ))}
       </figcaption>
-      <svg ref={drawing} height={HEIGHT} role="img" aria-label={describe(name, chart)} className="icon w-full">
+      <svg ref={drawing} height={height} role="img" aria-label={describe(name, chart)} className="icon w-full">
         {ticks.map((tick) => (
           <g key={tick}>
             <line x1={LEFT} x2={width} y1={y(tick)} y2={y(tick)} stroke="var(--line)" />
@@ -68,7 +71,7 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
         {chart.labels.slice(0, count).map(
           (label, index) =>
             index % every === 0 && (
-              <text key={index} x={x(index)} y={HEIGHT - 8} textAnchor="middle" fontSize="12" fill="var(--soft)">
+              <text key={index} x={x(index)} y={height - 8} textAnchor="middle" fontSize="12" fill="var(--soft)">
                 {label}
               </text>
             ),
@@ -114,8 +117,18 @@ function useWidth(element: RefObject<Element | null>): number {
   return width;
 }
 
+/** Round values around all that are drawn, zero among them: about four steps of 1, 2 or 5 times a power of ten. */
+function ticksFor(low: number, high: number): number[] {
+  const rough = (high - low || 1) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
+  const first = Math.floor(low / step);
+  const count = Math.max(1, Math.ceil(high / step) - first);
+  return Array.from({ length: count + 1 }, (_, index) => (first + index) * step);
+}
+
 function short(value: number): string {
-  return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  return Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 }).format(value);
 }
 
 function describe(name: string, { series }: ChartData): string {

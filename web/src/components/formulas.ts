@@ -4,19 +4,24 @@ const CODE = /(```[\s\S]*?(?:```|$)|~~~[\s\S]*?(?:~~~|$)|`[^`\n]*`)/;
 
 let loading: Promise<Formulas> | undefined;
 
-/** Write `\(a\)` and `\[a\]`, which Markdown would take for escaped brackets, as `$$a$$`; code stays as it is. */
+/**
+ * Write `\(a\)` and `\[a\]`, which Markdown would take for escaped brackets, as `$$a$$`; code stays as it is. `$$a$$` alone
+ * on a line is a display, as models mean it.
+ */
 export function withDollars(text: string): string {
-  if (!text.includes("\\(") && !text.includes("\\[")) return text;
-  return text
+  if (!hasFormulas(text)) return text;
+  return `\n${text}\n` // so that the first and the last line look like the others
     .split(CODE)
     .map((piece, index) =>
       index % 2 === 1
         ? piece
         : piece
+            .replace(/\n( {0,3})\$\$([^$\n]+)\$\$[ \t]*(?=\n)/g, "\n$1$$$$\n$1$2\n$1$$$$")
             .replace(/\\\[([\s\S]+?)\\\]/g, (_, formula: string) => `\n$$$$\n${formula.trim()}\n$$$$\n`)
             .replace(/\\\(([^\n]+?)\\\)/g, (_, formula: string) => `$$$$${formula.trim()}$$$$`),
     )
-    .join("");
+    .join("")
+    .slice(1, -1);
 }
 
 /** Whether a text may have formulas. */

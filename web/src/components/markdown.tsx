@@ -101,7 +101,7 @@ function Table({ children }: ComponentProps<"table">) {
   const table = useRef<HTMLTableElement>(null);
   return (
     <div className="group/table relative overflow-hidden rounded-xl border border-line">
-      <div className="overflow-x-auto" role="region" aria-label="Table" tabIndex={0}>
+      <div className="overflow-x-auto" role="group" aria-label="Table" tabIndex={0}>
         <table ref={table} className="w-full">
           {children}
         </table>

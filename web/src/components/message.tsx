@@ -1,6 +1,6 @@
 import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } from "lucide-react";
 import type { UIMessage } from "ai";
-import { Fragment, memo, useState } from "react";
+import { Fragment, memo, useState, type ReactNode } from "react";
 import { isData, isTool, nodeOf, textOf, type Part } from "../parts";
 import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
@@ -38,8 +38,8 @@ interface Props extends MessageActions {
   /** Whether more of the message is to come, now or when it is resumed: its calls run. */
   live: boolean;
   editing: boolean;
-  /** Whether the answer ended with a failure, which is shown below it. */
-  failed: boolean;
+  /** What went wrong while the answer arrived, as an element. */
+  failure: ReactNode;
   /** The versions of this message, itself included, separated by spaces: a text, so that equal ones are equal. */
   versions: string;
   rating: Rating | undefined;
@@ -74,7 +74,7 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
   return (
     <article className="message user group/message -mb-3 flex flex-col items-end gap-1 lg:can-hover:-mb-6" aria-label="You">
       {files.length > 0 && (
-        <div className="flex max-w-[85%] flex-wrap justify-end gap-2">
+        <div className="mb-1 flex max-w-[85%] flex-wrap justify-end gap-2">
           {files.map((file, index) => (
             <Attachment key={index} file={file} />
           ))}
@@ -118,7 +118,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
       <textarea
         autoFocus
         rows={Math.min(10, value.split("\n").length + 1)}
-        className="w-full resize-none bg-transparent px-2 py-1 outline-none"
+        className="field-sizing-content max-h-64 w-full resize-none bg-transparent px-2 py-1 outline-none"
         aria-label="Edit message"
         dir="auto"
         value={value}
@@ -142,7 +142,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
 }
 
 function AssistantMessage(props: Props) {
-  const { message, streaming, failed, live, approve, answer, regenerate, versions, showVersion, rating, rate } = props;
+  const { message, streaming, failure, live, approve, answer, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
   const questions = questionsIn(message.parts);
@@ -150,7 +150,7 @@ function AssistantMessage(props: Props) {
   // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
   // steps run on while the question waits.
   const asks = answer !== undefined && message.parts.slice(lastStep + 1).some((part) => isTool(part) && part.state === "input-available");
-  const empty = !streaming && !failed && !message.parts.some(isShown);
+  const empty = !streaming && !failure && !message.parts.some(isShown);
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
       {message.parts.map((part, index) => questions.has(questionOfCall(part)?.toolCallId ?? "") ? null : (
@@ -178,6 +178,7 @@ function AssistantMessage(props: Props) {
       ))}
       {empty && <p className="text-sm text-soft">The answer is empty.</p>}
       {sources.length > 0 && <Sources sources={sources} />}
+      {failure}
       {!streaming && (
         <div className="-mt-2 flex flex-wrap items-center gap-x-3">
           <div className="screen-only -ml-2 flex items-center pointer-coarse:-ml-3">

@@ -84,7 +84,7 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
         {files.length > 0 && (
           <ul className="flex flex-wrap gap-2 px-3 pt-3" aria-label="Attached files">
             {files.map((file, index) => (
-              <li key={index} className="flex max-w-60 items-center gap-2 rounded-xl border border-line bg-surface py-1 pr-1 pl-2 text-sm">
+              <li key={index} className="flex max-w-60 items-center gap-2 rounded-xl border border-line bg-surface p-1 text-sm">
                 <Preview file={file} />
                 <span className="truncate">{file.name}</span>
                 <IconButton
@@ -144,6 +144,7 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
               icon={Square}
               label="Stop"
               shortcut="Esc"
+              round
               primary
               className="[&_svg]:fill-current"
               onClick={stop}
@@ -154,6 +155,7 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
               icon={ArrowUp}
               label="Send"
               shortcut="Enter"
+              round
               primary
               disabled={!ready}
             />
@@ -172,8 +174,12 @@ function Preview({ file }: { file: File }) {
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [file]);
-  if (url) return <img src={url} alt="" className="size-8 rounded-lg object-cover" />;
-  return <FileText aria-hidden="true" className="icon size-4 shrink-0 text-soft" />;
+  if (url) return <img src={url} alt="" className="size-8 shrink-0 rounded-lg object-cover" />;
+  return (
+    <span aria-hidden="true" className="grid size-8 shrink-0 place-items-center rounded-lg bg-muted text-soft">
+      <FileText className="icon size-4" />
+    </span>
+  );
 }
 
 /** Take files that are dropped anywhere on the page, which would leave the page otherwise; returns whether some hover. */

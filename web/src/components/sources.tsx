@@ -11,8 +11,8 @@ const CHIP =
 /** The sources that the answer cites, as chips. */
 export function Sources({ sources }: { sources: Source[] }) {
   return (
-    <section aria-label="Sources" className="sources">
-      <h3 className="mb-2 text-xs font-medium text-soft">{sources.length === 1 ? "1 source" : `${sources.length} sources`}</h3>
+    <div role="group" aria-label="Sources" className="sources">
+      <p className="mb-2 text-xs font-medium text-soft">{sources.length === 1 ? "1 source" : `${sources.length} sources`}</p>
       <ol className="flex flex-wrap gap-2">
         {sources.map((source) => (
           <li key={source.sourceId} className="min-w-0">
@@ -20,7 +20,7 @@ export function Sources({ sources }: { sources: Source[] }) {
           </li>
         ))}
       </ol>
-    </section>
+    </div>
   );
 }
 

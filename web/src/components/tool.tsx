@@ -117,9 +117,9 @@ function inShort(input: unknown): string {
 
 function Field({ title, value }: { title: string; value: unknown }) {
   return (
-    <section aria-label={title}>
+    <div role="group" aria-label={title}>
       <div className="flex items-center justify-between">
-        <h3 className="text-xs font-medium text-soft">{title}</h3>
+        <span className="text-xs font-medium text-soft">{title}</span>
         <CopyButton text={pretty(value)} label={`Copy ${title.toLowerCase()}`} />
       </div>
       <div
@@ -130,7 +130,7 @@ function Field({ title, value }: { title: string; value: unknown }) {
       >
         <Value value={value} />
       </div>
-    </section>
+    </div>
   );
 }
 

@@ -7,13 +7,18 @@ import { Markdown } from "./markdown";
 type Row = Record<string, unknown>;
 
 const MOST_ROWS = 50;
+const VALUES = "font-mono text-[0.8125rem] leading-6";
 
 /** Any JSON value as a person reads it: text, an image, a table or a tree. */
 export function Value({ value }: { value: unknown }) {
   if (typeof value === "string") return <TextValue text={value} />;
   if (isTable(value)) return <TableValue rows={value} />;
   if (isBranch(value)) return <Tree value={value} />;
-  return <Leaf value={value} />;
+  return (
+    <div className={VALUES}>
+      <Leaf value={value} />
+    </div>
+  );
 }
 
 function TextValue({ text }: { text: string }) {
@@ -43,7 +48,7 @@ export function TableValue({ rows }: { rows: Row[] }) {
   const columns = keysOf(rows[0]);
   const numeric = new Set(columns.filter((name) => rows.every((row) => typeof row[name] === "number")));
   return (
-    <div className="overflow-x-auto rounded-lg border border-line" role="region" aria-label="Table" tabIndex={0}>
+    <div className="overflow-x-auto rounded-lg border border-line" role="group" aria-label="Table" tabIndex={0}>
       <table className="w-full text-left text-sm">
         <thead className="bg-surface">
           <tr>
@@ -75,7 +80,7 @@ function Tree({ value }: { value: object }) {
   const entries = Object.entries(value);
   const folds = entries.some(([, inner]) => isBranch(inner));
   return (
-    <ul className="space-y-0.5 font-mono text-[0.8125rem] leading-6">
+    <ul className={classes("space-y-0.5", VALUES)}>
       {entries.map(([key, inner]) => (
         <li key={key} className="min-w-0">
           {isBranch(inner) ? <Branch name={key} value={inner} /> : <Entry name={key} value={inner} beside={folds} />}

@@ -30,15 +30,16 @@ interface IconButtonProps extends ComponentProps<"button"> {
   /** A key that does the same, shown in the tooltip. */
   shortcut?: string;
   small?: boolean;
-  /** Whether it is the main action: round, in the accent colour. */
+  round?: boolean;
+  /** Whether it is the main action, in the accent colour. */
   primary?: boolean;
 }
 
-const PLAIN = "rounded-lg text-soft hover:bg-muted hover:text-ink aria-pressed:bg-muted aria-pressed:text-accent";
-const PRIMARY = "rounded-full bg-accent text-on-accent hover:opacity-90";
+const PLAIN = "text-soft hover:bg-muted hover:text-ink aria-pressed:bg-muted aria-pressed:text-accent";
+const PRIMARY = "bg-accent text-on-accent hover:opacity-90";
 
 /** A button with an icon alone: its label is its name and its tooltip. */
-export function IconButton({ icon: Icon, label, shortcut, small = false, primary = false, className, ...rest }: IconButtonProps) {
+export function IconButton({ icon: Icon, label, shortcut, small, round, primary, className, ...rest }: IconButtonProps) {
   return (
     <Hint text={label} shortcut={shortcut}>
       <button
@@ -47,6 +48,7 @@ export function IconButton({ icon: Icon, label, shortcut, small = false, primary
         className={classes(
           "inline-grid shrink-0 place-items-center transition-colors disabled:pointer-events-none disabled:opacity-40",
           primary ? PRIMARY : PLAIN,
+          round ? "rounded-full" : "rounded-lg",
           small ? "size-8 pointer-coarse:size-10" : "size-9 pointer-coarse:size-11",
           className,
         )}
