@@ -8,7 +8,7 @@ from tests.demo.asking import answered, cited, texts, tools, user
 from usechat.demo.app import SUGGESTIONS, Guide
 from usechat.demo.library import library
 from usechat.demo.models import registry_for
-from usechat.demo.script import NOTHING_FOUND
+from usechat.demo.script import NOTHING_FOUND, compose
 from usechat.runs.transport import RunChatTransport
 
 QUESTIONS = {
@@ -119,6 +119,17 @@ async def test_of_a_long_list_the_lines_are_quoted_that_are_asked_for() -> None:
     assert "--port PORT" in answer
     assert answer.count("```") == 2
     assert answer.splitlines().count("…") == 2, "lines before and after them are left out"
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize(("above", "row", "below"), [("```python\n", "zebra({})", "\n```"), ("|a|\n|-|\n", "|{}|", "")])
+def test_code_and_tables_of_any_length_are_quoted(rows: int, above: str, row: str, below: str) -> None:
+    listed = [row.format(number) for number in range(rows)]
+    section = "### [Zoo](docs/zoo.md#zoo)\n\n" + above + "\n".join(listed) + below
+    prompt = f"Question: zebra\n\nWhat the researcher said: -\n\nSections:\n\n{section}\n\nNearest headings: none"
+    answer = compose(prompt)
+    assert [line for line in answer.splitlines() if line in listed] == listed[:16]
+    assert ("…" in answer) is (rows > 16)
 
 
 async def test_everyday_words_do_not_choose_what_is_quoted() -> None:
