@@ -101,6 +101,11 @@ def test_another_word_is_not_taken_for_a_misspelt_one(question: str) -> None:
     assert Spelling(library().sources.values()).corrected(question) == question.lower()
 
 
+def test_a_word_of_endless_letters_is_left_as_it_is() -> None:
+    """All its misspellings together would be larger than the memory."""
+    assert Spelling(["installation " * 3]).corrected("installaton " + "a" * 100_000) == "installation " + "a" * 100_000
+
+
 def test_a_name_with_dots_is_found_by_its_pieces() -> None:
     text = "# Zoo\n\nAnimals.\n\n## Lions\n\nThey roar.\n\n## Tigers\n\nThey are striped.\n"
     assert first(Library({"zoo.md": text}, NO_WORDS), "tigers.striped") == "zoo.md#tigers"
