@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
+from tests.demo.questions import UNSEEN
 from usechat.demo.app import SUGGESTIONS, Guide
 from usechat.demo.library import library
 from usechat.demo.models import registry_for
@@ -62,7 +63,8 @@ async def test_the_nearest_headings_are_named_when_nothing_was_found() -> None:
 
 
 async def test_no_text_names_files_or_tools() -> None:
-    for question in ("How do I add a stop button?", "What is (17 + 4) * 2?", "What is the weather in Lisbon?"):
+    asked = ["How do I add a stop button?", "What is (17 + 4) * 2?", "What is the weather in Lisbon?", *[*UNSEEN][::8]]
+    for question in asked:
         message = await answered(user(question), chat=f"plumbing {question}")
         shown = re.sub(r"\]\([^)]*\)", "]", "\n".join(texts(message)))
         assert not re.search(r"\.md\b|search_docs|calculate said|Error:", shown)
