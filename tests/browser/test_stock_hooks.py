@@ -96,6 +96,16 @@ def test_an_approval_goes_on_by_itself(page: Page) -> None:
     expect(page.locator("section")).to_have_count(2)
 
 
+def test_a_denial_goes_on_by_itself_and_the_tool_does_not_run(page: Page) -> None:
+    send(page, "approve this")
+    expect(answer_part(page, "tool")).to_contain_text("delete_file: approval-requested")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    page.get_by_role("button", name="Deny").click()
+    expect(answer_part(page, "text").last).to_have_text("It stays.")
+    expect(answer_part(page, "tool")).to_contain_text("delete_file: output-denied")
+    expect(page.locator("section")).to_have_count(2)
+
+
 def test_files_go_both_ways(page: Page) -> None:
     send(page, "sources please")
     expect(answer_part(page, "file")).to_have_attribute("src", PICTURE)
@@ -129,6 +139,7 @@ def test_a_stopped_answer_grows_no_more_and_the_chat_goes_on(page: Page, address
     chat = json.loads(sent.value.post_data or "")["id"]
     stopped = page.request.post(f"{address}api/chat/{chat}/stop")
     assert stopped.status == 204
+    assert page.request.get(f"{address}api/chat/{chat}").json()["state"] == "stopped"
     said = answer_part(page, "text").inner_text()
     send(page, "hello there")
     expect(answer_part(page, "text").last).to_have_text("You said: hello there")

@@ -19,7 +19,7 @@ from tests.postgres_server import postgres_server
 from usechat.chats import SqlChats
 from usechat.chats.sql import chats_url
 from usechat.chats.tables import METADATA
-from usechat.errors import ChatsUnreachable, MissingDependency, UnusableChats
+from usechat.errors import ChatNotFound, ChatsUnreachable, MissingDependency, UnusableChats
 
 WORKERS = 3
 ROOT = Path(__file__).parent.parent.parent
@@ -56,6 +56,28 @@ async def test_processes_that_share_a_file_take_turns(tmp_path: Path, file: SqlC
         assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
         found += texts(messages)[1::2]
     assert found == ["All of it"] * finished
+
+
+@pytest.mark.parametrize("text", ["a\0", "a\ud83d", "a" * 2000], ids=["NUL", "half", "long"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def test_an_id_that_no_database_can_keep_is_not_there(
+    database: str, text: str, postgres: str, tmp_path: Path
+) -> None:
+    """The database would refuse the question, as if it were away."""
+    store = SqlChats(str(tmp_path / "chats.db") if database == "sqlite" else postgres)
+    await store.migrate()
+    for asking in (
+        store.load(text, owner="ada"),
+        store.look_up(text, owner="ada"),
+        store.delete(text, owner="ada"),
+        store.share(text, owner="ada"),
+        store.rate(text, "u1", 1, owner="ada"),
+        store.load_shared(text),
+        store.list_chats("ada", starting_after=text),
+    ):
+        with pytest.raises(ChatNotFound):
+            await asking
+    await store.close()
 
 
 async def test_a_file_is_in_wal_mode_and_keeps_its_foreign_keys(tmp_path: Path, file: SqlChats) -> None:

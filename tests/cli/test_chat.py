@@ -28,6 +28,13 @@ def asking(turn):
     yield parts.ToolCall("t1", "remove", {})
     yield parts.ApprovalRequest("a1", "t1")
 
+def twofold(turn):
+    yield "One."
+    yield parts.ToolCall("t1", "search", {})
+    yield parts.ToolResult("t1", 1)
+    yield "Two"
+    yield ", still two."
+
 def evil(turn):
     return "a\\x1b[2Jb"
 
@@ -59,6 +66,10 @@ class Chat:
         code = main(["chat", *arguments])
         captured = self._capsys.readouterr()
         return code, captured.out, captured.err
+
+
+def test_texts_around_a_tool_are_paragraphs(chat: Chat) -> None:
+    assert chat("hi", "piped_agents:twofold") == (0, "One.\n\nTwo, still two.\n", "")
 
 
 def test_a_pipe_gets_the_text_alone(chat: Chat) -> None:

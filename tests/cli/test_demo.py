@@ -11,6 +11,10 @@ import pytest
 
 from tests.server.process import eventually, serve_process
 from usechat.cli import main
+from usechat.client import SyncChat
+from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: Path) -> None:
@@ -25,6 +29,12 @@ def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: 
         asked = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert b"**42**" in answer.read()
+
+
+def test_make_serves_it_at_a_port_of_choice() -> None:
+    command = ["make", "--dry-run", "demo", "PORT=8123"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said.splitlines()[-1].endswith(" usechat demo --port 8123")
 
 
 def test_open_opens_the_page_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +92,25 @@ def test_the_page_says_which_model_answers(tmp_path: Path) -> None:
         said = page.read().decode()
     assert "The answers are by test, the tour is a script." in said
     assert "Offline" not in said
+
+
+def test_a_real_model_answers_with_the_same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "How do I add a stop button?"
+    search = ModelAnswer(calls=[ModelCall("search_docs", {"query": question})])
+    written = "Call the stop route: [Resume and stop: A stop button](docs/resume.md#a-stop-button)."
+    with ScriptedModel([search, "Resume and stop: A stop button", written]) as model:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+        with (
+            serve_process(tmp_path, "--model", "openai:gpt-5", command="demo") as demo,
+            SyncChat(f"{demo.url}/api/chat") as chat,
+        ):
+            answer = chat.send(question).wait()
+    assert answer is not None
+    assert [(tool.name, tool.state) for tool in answer.tools] == [("search_docs", "output-available")]
+    assert answer.text.endswith(written)
+    assert [source["url"] for source in answer.sources] == ["docs/resume.md#a-stop-button"]
+    assert sorted(tool["name"] for tool in model.requests[0]["tools"]) == ["calculate", "search_docs", "weather"]
 
 
 def test_what_is_no_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

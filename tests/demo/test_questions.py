@@ -5,10 +5,11 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
+from tests.demo.questions import UNSEEN
 from usechat.demo.app import SUGGESTIONS, Guide
 from usechat.demo.library import library
 from usechat.demo.models import registry_for
-from usechat.demo.script import NOTHING_FOUND
+from usechat.demo.script import NOTHING_FOUND, compose
 from usechat.runs.transport import RunChatTransport
 
 QUESTIONS = {
@@ -62,7 +63,8 @@ async def test_the_nearest_headings_are_named_when_nothing_was_found() -> None:
 
 
 async def test_no_text_names_files_or_tools() -> None:
-    for question in ("How do I add a stop button?", "What is (17 + 4) * 2?", "What is the weather in Lisbon?"):
+    asked = ["How do I add a stop button?", "What is (17 + 4) * 2?", "What is the weather in Lisbon?", *[*UNSEEN][::8]]
+    for question in asked:
         message = await answered(user(question), chat=f"plumbing {question}")
         shown = re.sub(r"\]\([^)]*\)", "]", "\n".join(texts(message)))
         assert not re.search(r"\.md\b|search_docs|calculate said|Error:", shown)
@@ -119,6 +121,17 @@ async def test_of_a_long_list_the_lines_are_quoted_that_are_asked_for() -> None:
     assert "--port PORT" in answer
     assert answer.count("```") == 2
     assert answer.splitlines().count("…") == 2, "lines before and after them are left out"
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize(("above", "row", "below"), [("```python\n", "zebra({})", "\n```"), ("|a|\n|-|\n", "|{}|", "")])
+def test_code_and_tables_of_any_length_are_quoted(rows: int, above: str, row: str, below: str) -> None:
+    listed = [row.format(number) for number in range(rows)]
+    section = "### [Zoo](docs/zoo.md#zoo)\n\n" + above + "\n".join(listed) + below
+    prompt = f"Question: zebra\n\nWhat the researcher said: -\n\nSections:\n\n{section}\n\nNearest headings: none"
+    answer = compose(prompt)
+    assert [line for line in answer.splitlines() if line in listed] == listed[:16]
+    assert ("…" in answer) is (rows > 16)
 
 
 async def test_everyday_words_do_not_choose_what_is_quoted() -> None:

@@ -29,27 +29,28 @@ def wrongly_answered(questions: Questions) -> dict[str, str]:
     return {question: found[question] for question, right in questions.items() if not answers(found[question], right)}
 
 
-def test_of_sixty_questions_that_were_held_out_85_percent_show_the_right_section_first() -> None:
-    """52 do (87 %)."""
+def test_of_a_hundred_questions_that_were_held_out_85_show_the_right_section_first() -> None:
+    """88 do."""
     wrong = wrongly_answered(HELD_OUT)
-    assert len(HELD_OUT) == 60
-    assert len(wrong) <= 9, wrong
+    assert len(HELD_OUT) == 100
+    assert len(wrong) <= 15, wrong
 
 
 def test_of_what_usechat_does_not_do_three_quarters_find_nothing() -> None:
-    """45 of 55 do (82 %). A wrong quote is worse than none; a few of these come near something that is there."""
+    """56 of 73 do (77 %). A wrong quote is worse than none; a few of these come near something that is there."""
     quoted = {question: answer for question in ABSENT if (answer := first(library(), question))}
     assert len(quoted) <= 0.25 * len(ABSENT), quoted
 
 
-def test_of_sixty_questions_of_new_users_85_percent_show_the_right_section_first() -> None:
-    """56 do (93 %)."""
+def test_of_a_hundred_questions_of_new_users_85_show_the_right_section_first() -> None:
+    """93 do."""
     wrong = wrongly_answered(UNSEEN)
-    assert len(wrong) <= 9, wrong
+    assert len(UNSEEN) == 100
+    assert len(wrong) <= 15, wrong
 
 
 def test_of_sixty_complaints_in_words_of_their_own_most_show_the_right_section_first() -> None:
-    """43 do (72 %); 11 of the others find nothing. A few less are allowed, since the documentation changes."""
+    """43 do (72 %); 10 of the others find nothing. A few less are allowed, since the documentation changes."""
     wrong = wrongly_answered(COMPLAINTS)
     assert len(wrong) <= 18, wrong
 
@@ -100,6 +101,11 @@ def test_another_word_is_not_taken_for_a_misspelt_one(question: str) -> None:
     assert Spelling(library().sources.values()).corrected(question) == question.lower()
 
 
+def test_a_word_of_endless_letters_is_left_as_it_is() -> None:
+    """All its misspellings together would be larger than the memory."""
+    assert Spelling(["installation " * 3]).corrected("installaton " + "a" * 100_000) == "installation " + "a" * 100_000
+
+
 def test_a_name_with_dots_is_found_by_its_pieces() -> None:
     text = "# Zoo\n\nAnimals.\n\n## Lions\n\nThey roar.\n\n## Tigers\n\nThey are striped.\n"
     assert first(Library({"zoo.md": text}, NO_WORDS), "tigers.striped") == "zoo.md#tigers"
@@ -121,6 +127,21 @@ def test_a_section_that_holds_all_words_is_not_quoted_instead_of_one_that_fits_b
 )
 def test_a_question_about_something_else_finds_nothing(question: str) -> None:
     assert library().search(question).sections == []
+
+
+def test_a_long_question_may_have_words_beside_the_matter() -> None:
+    asked = (
+        "hi all, so my boss wants that the assistant asks for a confirmation from an MCP server tool in the middle of"
+        " its execution, basically elicitation, is there anything for that in here or do I have to build it"
+    )
+    assert first(library(), asked) == "tools.md#an-mcp-server-asks"
+
+
+def test_a_long_story_about_something_else_finds_nothing() -> None:
+    story = (
+        "My washing machine makes a strange noise when it spins, then it stops and shows an error code on its display"
+    )
+    assert library().search(story).sections == []
 
 
 def test_what_comes_nearest_is_named_when_nothing_answers() -> None:

@@ -1,7 +1,9 @@
 """Several agents in one app: which one answers, what is kept with the chat, and what clients are told."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -10,7 +12,7 @@ import pytest
 from tests.chats.talking import user
 from tests.server.sockets import Body
 from usechat import parts
-from usechat.chats import MemoryChats
+from usechat.chats import MemoryChats, SqlChats
 from usechat.errors import CannotAnswer, InvalidSetting
 from usechat.server import ChatApp, Identity, Limits, Settings
 from usechat.server.agents import Agents
@@ -84,6 +86,15 @@ async def test_an_unknown_agent_is_refused_with_the_names_that_exist() -> None:
         body = {"id": "c1", "messages": [user("u1", "Hi")], "agent": ["painter"]}
         response = await client.post("/api/chat", json=body)
         assert (response.status_code, response.text.endswith("names none of the agents: writer, coder")) == (400, True)
+
+
+async def test_a_stored_chat_with_an_id_that_no_database_can_keep_is_refused(tmp_path: Path) -> None:
+    body = json.dumps({"id": "half \ud83d", "message": user("u1", "Hi")})
+    stored = SqlChats(str(tmp_path / "chats.db"))
+    async with client_of({"writer": writer, "coder": coder}, chats=stored, authorize=named) as client:
+        response = await client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert response.text == "the chat id holds an unpaired surrogate; an id must be valid text"
 
 
 async def test_the_field_is_the_applications_own_where_one_agent_is_served() -> None:

@@ -155,6 +155,44 @@ async def test_a_message_is_rated(client: httpx2.AsyncClient) -> None:
     assert (await client.put("/api/chat/c1/messages/none/feedback", json=1)).status_code == 422
 
 
+async def test_feedback_is_changed_and_withdrawn(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    head = (await get(client, "/api/chat/c1/messages"))["headId"]
+    seen = []
+    for value in ({"rating": "good"}, {"rating": "bad"}, None):
+        headers = {"content-type": "application/json"}
+        address = f"/api/chat/c1/messages/{head}/feedback"
+        assert (await client.put(address, content=json.dumps(value), headers=headers)).status_code == 204
+        seen.append((await get(client, "/api/chat/c1/messages"))["feedback"])
+    assert seen == [{head: {"rating": "good"}}, {head: {"rating": "bad"}}, {}]
+
+
+async def test_each_version_of_an_answer_keeps_its_feedback(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    first = (await get(client, "/api/chat/c1/messages"))["headId"]
+    again = {"id": "c1", "trigger": REGENERATE, "messageId": first}
+    assert (await client.post("/api/chat", json=again)).status_code == 200
+    second = (await get(client, "/api/chat/c1/messages"))["headId"]
+    for message_id, rating in ((first, "bad"), (second, "good")):
+        address = f"/api/chat/c1/messages/{message_id}/feedback"
+        assert (await client.put(address, json={"rating": rating})).status_code == 204
+    assert (await get(client, "/api/chat/c1/messages"))["feedback"] == {second: {"rating": "good"}}
+    shown = await client.patch("/api/chat/c1", json={"headId": first})
+    assert shown.status_code == 200
+    assert (await get(client, "/api/chat/c1/messages"))["feedback"] == {first: {"rating": "bad"}}
+
+
+async def test_an_answer_with_half_a_character_is_exported(client: httpx2.AsyncClient) -> None:
+    text = "Half \ud83d of it \0 \U0001f642"
+    body = json.dumps({"id": "c1", "message": user("u1", text)})
+    await client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    markdown = await client.get("/api/chat/c1/export?format=markdown")
+    assert markdown.status_code == 200
+    assert "You said Half ? of it  \U0001f642." in markdown.text
+    document = await get(client, "/api/chat/c1/export")
+    assert document["messages"][0]["message"]["parts"][0]["text"] == text
+
+
 async def test_a_chat_is_exported_and_deleted(client: httpx2.AsyncClient) -> None:
     await say(client, "Hi")
     document = await get(client, "/api/chat/c1/export")

@@ -1,6 +1,7 @@
 """Chats that are shared by a link: what anyone can read, and what stays with the owner."""
 
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 
 from tests.chats.talking import user
 from tests.server.test_chat_routes import agent, get, named, say
+from usechat import parts
 from usechat.chats import ChatStore, MemoryChats, SqlChats
 from usechat.cli import main
 from usechat.errors import InvalidSetting
 from usechat.server import ChatApp, Settings
+from usechat.turn import Turn
 
 PICTURE = b"\x89PNG" + b"x" * 30_000
 
@@ -66,6 +69,30 @@ async def test_anyone_with_the_token_reads_title_and_messages_and_nothing_else(
     assert [chat["shared"] for chat in (await get(client, "/api/chats"))["chats"]] == [True]
 
 
+@pytest.mark.parametrize("sdk", ["any", "7"])
+async def test_the_signatures_of_open_calls_stay_with_the_owner(chats: ChatStore, sdk: str) -> None:
+    async def asking(_turn: Turn) -> AsyncIterator[parts.Part]:
+        yield parts.Metadata({"model": "small"})
+        yield parts.ToolCall("call-1", "delete_file", {"file": "a.txt"})
+        yield parts.ToolCall("call-2", "location", {})
+        yield parts.ApprovalRequest("approval-1", "call-1")
+
+    app = ChatApp(asking, chats=chats, authorize=named, settings=Settings(sdk=sdk), metrics=False, share=True)
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://a", headers={"x-name": "ada"}
+    ) as client:
+        await say(client, "Hi")
+        own = (await get(client, "/api/chat/c1/messages"))["messages"][1]
+        shared = (await get(client, f"/api/shared/{await token_of(client)}"))["messages"][1]
+    await app.shut_down()
+    assert "signature" in json.dumps(own)
+    assert "signature" not in json.dumps(shared)
+    assert "usechat" not in shared["metadata"]
+    assert shared["metadata"]["model"] == "small"
+    assert [part["state"] for part in shared["parts"][1:]] == [part["state"] for part in own["parts"][1:]]
+    assert shared["parts"][1]["approval"]["id"] == "approval-1"
+
+
 async def test_a_revoked_token_leads_nowhere(client: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:
     await say(client, "Hi")
     token = await token_of(client)
@@ -104,6 +131,41 @@ async def test_the_files_of_the_shown_branch_can_be_read_and_no_others(
     await say(client, "Hi", message=edited, messageId="u-Hi")
     assert len((await get(anyone, f"/api/shared/{token}"))["messages"]) == 2
     assert (await anyone.get(url)).status_code == 404, "the earlier version is not shown, so neither is its file"
+
+
+async def test_later_messages_are_shown_and_the_link_stays_the_same_until_it_is_revoked(
+    client: httpx2.AsyncClient, anyone: httpx2.AsyncClient
+) -> None:
+    await say(client, "Hi")
+    token = await token_of(client)
+    await say(client, "And more")
+    assert await token_of(client) == token
+    assert len((await get(anyone, f"/api/shared/{token}"))["messages"]) == 4
+    await client.delete("/api/chat/c1/share")
+    other = await token_of(client)
+    assert other != token
+    assert (await anyone.get(f"/api/shared/{token}")).status_code == 404
+    assert (await anyone.get(f"/api/shared/{other}")).status_code == 200
+
+
+async def test_a_link_is_no_key_to_anything_else(client: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    token = await token_of(client)
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert (await anyone.request(method, f"/api/shared/{token}", json={})).status_code == 405
+    bob = {"x-name": "bob"}
+    assert (await anyone.get(f"/api/chat/{token}/messages", headers=bob)).status_code == 404
+    assert "c1" not in (await anyone.get(f"/api/shared/{token}")).text, "not even the id of the chat is told"
+
+
+async def test_a_chat_that_is_made_anew_is_not_behind_the_link_of_the_deleted_one(
+    client: httpx2.AsyncClient, anyone: httpx2.AsyncClient
+) -> None:
+    await say(client, "Hi")
+    token = await token_of(client)
+    await client.delete("/api/chat/c1")
+    await say(client, "Secret")
+    assert (await anyone.get(f"/api/shared/{token}")).status_code == 404
 
 
 def test_sharing_needs_chats_that_are_stored(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from usechat.chats.blobs import BLOB_ID
-from usechat.chats.chat import MessageNode, Outcome, check_id, digest_of
+from usechat.chats.chat import MessageNode, Outcome, check_id, digest_of, storable
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.protocol.tool_parts import is_tool
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
@@ -149,12 +149,15 @@ _ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 
 
 def markdown_of(title: str, messages: Iterable[UIMessage]) -> str:
-    """Return messages as Markdown: texts as they are, tool calls and data as JSON, files by name."""
+    """Return messages as Markdown: texts as they are, tool calls and data as JSON, files by name.
+
+    A half character, which no file can hold, becomes a question mark.
+    """
     blocks = [f"# {title or 'Chat'}"]
     for message in messages:
         blocks.append(f"## {_ROLES[message['role']]}")
         blocks += filter(None, (_block(part) for part in cast("list[dict[str, Any]]", message["parts"])))
-    return "\n\n".join(blocks) + "\n"
+    return storable("\n\n".join(blocks)) + "\n"
 
 
 def _block(part: dict[str, Any]) -> str:

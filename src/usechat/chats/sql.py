@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import MessageNode, read_text, searchable, text_of, write_text
+from usechat.chats.chat import MessageNode, is_id, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import ChatStore
 from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES, STATES
@@ -42,12 +42,15 @@ try:
     from alembic.script import ScriptDirectory
     from sqlalchemy import (
         URL,
+        Column,
+        ColumnElement,
         Connection,
         Row,
         bindparam,
         delete,
         event,
         exists,
+        false,
         insert,
         literal_column,
         make_url,
@@ -228,7 +231,7 @@ class SqlChats(ChatStore):
     async def id_of_shared(self, token: str) -> str | None:
         """Return the id of the chat that a token shares."""
         async with self._connection(writes=False) as connection:
-            found = await connection.execute(select(CHATS.c.id).where(CHATS.c.share == token))
+            found = await connection.execute(select(CHATS.c.id).where(_equals(CHATS.c.share, token)))
             return found.scalar_one_or_none()
 
     async def expired(self) -> list[str]:
@@ -288,7 +291,7 @@ class _SqlTransaction:
 
     async def begin(self, chat_id: str, *, writes: bool) -> None:
         """Read the chat and the time, and lock the chat against other writers."""
-        asked = select(CHATS, self._clock.label("now")).where(CHATS.c.id == chat_id)
+        asked = select(CHATS, self._clock.label("now")).where(_equals(CHATS.c.id, chat_id))
         if writes:
             asked = asked.with_for_update(of=CHATS)
         row = (await self._connection.execute(asked)).one_or_none()
@@ -393,7 +396,7 @@ class _SqlTransaction:
         await self._connection.execute(self._insert_into(BLOBS).values(values).on_conflict_do_nothing())
 
     async def blob(self, blob_id: str) -> Blob | None:
-        asked = select(BLOBS).where(BLOBS.c.chat == self._key, BLOBS.c.id == blob_id)
+        asked = select(BLOBS).where(BLOBS.c.chat == self._key, _equals(BLOBS.c.id, blob_id))
         row = (await self._connection.execute(asked)).one_or_none()
         return None if row is None else Blob(row.id, row.media_type, row.data)
 
@@ -448,8 +451,13 @@ def _contains(query: str) -> Any:
     return or_(CHATS.c.search.contains(text, autoescape=True), in_message)
 
 
+def _equals(column: "Column[str]", value: str) -> "ColumnElement[bool]":
+    """Compare an id that anybody may have sent: what no database can keep is in none, and asking for it would fail."""
+    return column == value if is_id(value) else false()
+
+
 async def _position(connection: AsyncConnection, owner: str | None, chat_id: str) -> tuple[bool, float, int]:
-    asked = select(CHATS).where(CHATS.c.id == chat_id)
+    asked = select(CHATS).where(_equals(CHATS.c.id, chat_id))
     if owner is not None:
         asked = asked.where(CHATS.c.owner == owner)
     row = (await connection.execute(asked)).one_or_none()

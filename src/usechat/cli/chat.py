@@ -15,6 +15,7 @@ from usechat.cli import options as read
 from usechat.cli.targets import load_object
 from usechat.client.views import printable, printable_failure
 from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UnusableFile, UsechatError
+from usechat.protocol.chunks import TextStartChunk
 from usechat.protocol.releases import release
 from usechat.protocol.values import json_text
 
@@ -154,16 +155,18 @@ async def _answer_pipe(transport: "Transport", options: Namespace, files: "list[
     text = _read_message()
     if not text and not files:
         raise CannotStart("standard input is empty; write the message to it, or run the command in a terminal")
-    has_text = False
+    has_text, gap = False, ""
     if options.raw and not options.json:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         transport.on_data = lambda data: _write(decode(data))
     async with _new_chat(transport, options, options.id) as chat:
         try:
             async for update in chat.send(text or None, files=files):
-                has_text = has_text or bool(update.text_delta)
-                if not options.json and not options.raw:
-                    _write(update.text_delta)
+                if isinstance(update.chunk, TextStartChunk) and has_text:
+                    gap = "\n\n"  # as the page, which shows each text as a paragraph
+                if update.text_delta and not options.json and not options.raw:
+                    _write(gap + update.text_delta)
+                has_text, gap = has_text or bool(update.text_delta), "" if update.text_delta else gap
             failure = _waits_for(chat)
         except BrokenPipeError:  # the reader of the text has gone
             raise

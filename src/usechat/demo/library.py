@@ -71,6 +71,12 @@ _LEAST: Final = 0.1
 _ENOUGH: Final = 0.85
 """What a section must reach that answers: the share of the question's meaning that it covers, and how similar a known
 question is that it answers."""
+_SHORT: Final = 6
+"""Words of a question that says no more than it must: who tells a story uses words beside the matter."""
+_TALK: Final = 0.03
+"""What a section need not reach for each word beyond these."""
+_TOLD: Final = 0.2
+"""What it need not reach at most."""
 _SIMILAR: Final = 0.4
 """What a known question that is like the one that was asked is worth, beside the best score by words."""
 _SAME: Final = 0.8
@@ -231,7 +237,8 @@ class Library:
         }
         best = sorted(totals, key=lambda row: (-totals[row], row))
         central = {row for word in looked_up if word.is_central for row in word.matches}
-        sure = {row for row in best if shares.get(row, 0.0) + alike.get(row, 0.0) > _ENOUGH}
+        least = _ENOUGH - min(_TOLD, _TALK * max(0, len(words) - _SHORT))
+        sure = {row for row in best if shares.get(row, 0.0) + alike.get(row, 0.0) > least}
         enough = [row for row in best if row in sure] if sure.intersection(best[:1]) else []
         nearest = [] if enough else [row for row in best if row in central]
         return Found(*([self._sections[row] for row in rows[:limit]] for rows in (enough, nearest)))

@@ -137,11 +137,11 @@ def _is_prose(block: str) -> bool:
 def _shortened(block: str, words: set[str]) -> str:
     """Return the lines of a long block that share most with the words; by default its first."""
     lines = block.splitlines()
-    if _is_prose(block) or len(lines) <= _LONGEST:
-        return block
     above = lines[:1] if block.startswith("```") else lines[:2] if block.startswith("|") else []
     below = ["```"] if block.startswith("```") else []
     inner = lines[len(above) : len(lines) - len(below)]
+    if _is_prose(block) or len(inner) <= _LONGEST:
+        return block
     start = max(range(len(inner) - _LONGEST + 1), key=lambda at: _shared(words, "\n".join(inner[at : at + _LONGEST])))
     shown = inner[start : start + _LONGEST]
     more = ["…"] if below else ["", "…"]

@@ -13,11 +13,13 @@ __all__ = ["Spelling"]
 
 _SHORTEST: Final = 5
 """Letters of a word that may be misspelt: shorter ones are too like each other."""
+_LONGEST: Final = 25
+"""Letters of a word that is looked at: of a longer one there are too many misspellings to try."""
 _REPLACEABLE: Final = 7
 """Letters of a word in which one may be the wrong one: of the shorter words, such as `spring`, too many are others."""
 _COMMON: Final = 3
 """How often a word must be there to be what was meant."""
-_MISSPELT: Final = re.compile(rf"(?<![\w.'-])[a-z]{{{_SHORTEST},}}(?![\w'-]|[.]\w)")
+_MISSPELT: Final = re.compile(rf"(?<![\w.'-])[a-z]{{{_SHORTEST},{_LONGEST}}}(?![\w'-]|[.]\w)")
 
 
 class Spelling:

@@ -21,14 +21,14 @@ import logging
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from usechat.errors import Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.tool_calls import APPROVAL_TOOL, tool_parts_of
-from usechat.protocol.ui_messages import is_dynamic_tool
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "secret_of_chat",
     "share_secret",
     "signature_of",
+    "without_signatures",
 ]
 
 
@@ -143,6 +144,21 @@ def pending_in(metadata: Any) -> Pending | None:
             signed = approvals if isinstance(approvals, Mapping) else {}
             return Pending(ids, signature, signed) if all(isinstance(each, str) for each in ids) else None
     return None
+
+
+def without_signatures(message: UIMessage) -> UIMessage:
+    """Return a message for those who may read it but not answer: without the signatures of its open calls."""
+    metadata, parts = message.get("metadata"), [_unsigned(part) for part in message["parts"]]
+    if isinstance(metadata, Mapping):
+        metadata = {key: value for key, value in metadata.items() if key not in NOTHING_PENDING}
+    return cast("UIMessage", {**message, "parts": parts} | ({"metadata": metadata} if "metadata" in message else {}))
+
+
+def _unsigned(part: Any) -> Any:
+    approval = part.get("approval")
+    if not isinstance(approval, Mapping):
+        return part
+    return {**part, "approval": {key: value for key, value in approval.items() if key != "signature"}}
 
 
 # The check of a request's answers.

@@ -24,6 +24,7 @@ from usechat.chats.view import LoadedChat
 from usechat.errors import ChatNotFound, InvalidRequest, StoreUnreachable
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import READABLE_DEPTH, has_finite_numbers, is_deeper, read_json
+from usechat.runs.open_calls import without_signatures
 from usechat.server.endpoints import Endpoints
 from usechat.server.requests import CHAT_ID, Action, chat_key, read_body
 from usechat.server.turns import Feedback, file_urls, shared_file_urls
@@ -193,7 +194,7 @@ class ChatRoutes:
         token = request.path_params["token"]
         loaded = await self._store.load_shared(token)
         files = shared_file_urls(request, self._path, token)
-        messages = [files.write(message) for message in loaded.messages]
+        messages = [files.write(without_signatures(message)) for message in loaded.messages]
         return _json({"title": loaded.chat.title, "messages": messages})
 
     async def _shared_file(self, request: Request) -> Response:

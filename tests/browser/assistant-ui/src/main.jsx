@@ -84,15 +84,17 @@ function File({ data, filename }) {
 function Tool({ toolName, result, isError, approval, respondToApproval }) {
   const asks = approval && approval.approved === undefined;
   const output = JSON.stringify(isError ? result.error : (result ?? null));
-  const state = isError ? "output-error" : result !== undefined ? "output-available" : asks ? "approval-requested" : "called";
+  const settled = isError ? "output-error" : result !== undefined ? "output-available" : "called";
+  const state = asks ? "approval-requested" : approval?.approved === false ? "output-denied" : settled;
   return (
     <p data-part="tool">
       {toolName}: {state} {output}
-      {asks && (
-        <button type="button" onClick={() => void respondToApproval({ approved: true })}>
-          Approve
-        </button>
-      )}
+      {asks &&
+        Object.entries({ Approve: true, Deny: false }).map(([name, approved]) => (
+          <button key={name} type="button" onClick={() => void respondToApproval({ approved })}>
+            {name}
+          </button>
+        ))}
     </p>
   );
 }

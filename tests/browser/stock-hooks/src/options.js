@@ -6,6 +6,9 @@ export const options = {
   sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
 };
 
+/** The buttons of a call that asks, and what each answers. */
+export const decisions = { Approve: true, Deny: false };
+
 /** What a page shows of a tool part. */
 export function toolText(part) {
   return `${part.type.replace("tool-", "")}: ${part.state} ${JSON.stringify(part.output ?? part.errorText ?? null)}`;

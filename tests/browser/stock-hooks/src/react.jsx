@@ -1,7 +1,7 @@
 import { useChat } from "@ai-sdk/react";
 import { useRef } from "react";
 import { createRoot } from "react-dom/client";
-import { isTool, options, toolText } from "./options";
+import { decisions, isTool, options, toolText } from "./options";
 
 function Page() {
   const { messages, status, sendMessage, stop, addToolApprovalResponse } = useChat({ ...options, resume: true });
@@ -36,11 +36,12 @@ function Part({ part, approve }) {
   return (
     <p data-part="tool">
       {toolText(part)}
-      {part.state === "approval-requested" && (
-        <button type="button" onClick={() => void approve({ id: part.approval.id, approved: true })}>
-          Approve
-        </button>
-      )}
+      {part.state === "approval-requested" &&
+        Object.entries(decisions).map(([name, approved]) => (
+          <button key={name} type="button" onClick={() => void approve({ id: part.approval.id, approved })}>
+            {name}
+          </button>
+        ))}
     </p>
   );
 }

@@ -1,6 +1,6 @@
 import { Chat } from "@ai-sdk/vue";
 import { createApp, h } from "vue";
-import { isTool, options, toolText } from "./options";
+import { decisions, isTool, options, toolText } from "./options";
 
 const chat = new Chat(options);
 
@@ -15,9 +15,9 @@ function part(each) {
   if (each.type === "text" || each.type === "reasoning") return h("p", { "data-part": each.type }, each.text);
   if (each.type === "file") return h("img", { "data-part": "file", src: each.url, alt: each.filename ?? "file" });
   if (!isTool(each)) return null;
-  const approve = () => void chat.addToolApprovalResponse({ id: each.approval.id, approved: true });
-  const asks = each.state === "approval-requested";
-  return h("p", { "data-part": "tool" }, [toolText(each), asks && h("button", { type: "button", onClick: approve }, "Approve")]);
+  const answer = (approved) => void chat.addToolApprovalResponse({ id: each.approval.id, approved });
+  const buttons = Object.entries(decisions).map(([name, approved]) => h("button", { type: "button", onClick: () => answer(approved) }, name));
+  return h("p", { "data-part": "tool" }, [toolText(each), ...(each.state === "approval-requested" ? buttons : [])]);
 }
 
 createApp({
