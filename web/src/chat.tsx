@@ -75,6 +75,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               showVersion={settings.chats ? answers.showVersion : undefined}
               rating={answers.ratings[message.id]}
               rate={settings.chats ? answers.rate : undefined}
+              followers={last - index}
             />
           ))}
           <State answers={answers} kept={answers.kept || settings.chats} />

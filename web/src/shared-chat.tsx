@@ -43,7 +43,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             {failure}
           </p>
         )}
-        {shared?.messages.map((message) => (
+        {shared?.messages.map((message, index) => (
           <Message
             key={message.id}
             message={message}
@@ -52,6 +52,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             failed={false}
             versions=""
             rating={undefined}
+            followers={shared.messages.length - 1 - index}
             {...READ_ONLY}
           />
         ))}

@@ -12,6 +12,7 @@ import { focusPrompt } from "./prompt-input";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
 import { Tool, type Approve } from "./tool";
+import { useLateTurn } from "./turns";
 
 export type Rating = "good" | "bad";
 
@@ -28,7 +29,7 @@ export interface MessageActions {
   rate: ((message: UIMessage, rating: Rating | undefined) => void) | undefined;
 }
 
-interface Props extends MessageActions {
+interface DrawnProps extends MessageActions {
   message: UIMessage;
   /** Whether the message is still being received. */
   streaming: boolean;
@@ -40,7 +41,21 @@ interface Props extends MessageActions {
   rating: Rating | undefined;
 }
 
-export const Message = memo(function Message(props: Props) {
+interface Props extends DrawnProps {
+  /** How many messages follow this one. */
+  followers: number;
+}
+
+/** The messages at the end of a chat that are drawn at once. Those above are out of sight when a chat is opened. */
+const IN_SIGHT = 6;
+
+/** A message of a chat. When a long chat is opened, its end is drawn at once, and the rest bit by bit from there. */
+export function Message({ followers, ...props }: Props) {
+  const drawn = useLateTurn(followers < IN_SIGHT);
+  return drawn ? <DrawnMessage {...props} /> : <article className="message min-h-24" />;
+}
+
+const DrawnMessage = memo(function DrawnMessage(props: DrawnProps) {
   return props.message.role === "user" ? <UserMessage {...props} /> : <AssistantMessage {...props} />;
 });
 
@@ -50,7 +65,7 @@ const ACTIONS =
 /** Hidden while an answer arrives. A rule of the style sheet does it: as a property it would draw every message anew. */
 const WHEN_IDLE = "when-idle";
 
-function UserMessage({ message, editing, edit, setEditing, versions, showVersion }: Props) {
+function UserMessage({ message, editing, edit, setEditing, versions, showVersion }: DrawnProps) {
   const text = textOf(message);
   if (editing && edit) {
     return (
@@ -136,7 +151,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
   );
 }
 
-function AssistantMessage(props: Props) {
+function AssistantMessage(props: DrawnProps) {
   const { message, streaming, failed, approve, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
