@@ -252,6 +252,32 @@ async def _cards(_turn: Turn) -> Said:
     yield "All of it is found."
 
 
+async def _pondering(_turn: Turn) -> Said:
+    """100 kB of reasoning."""
+    async for word in _word_by_word(BLOCKS):
+        yield Reasoning(word)
+    yield "I have thought about all of it."
+
+
+async def _measured(turn: Turn) -> Said:
+    """Two thousand parts of data, at the pace of an agent that is in a hurry, or all of them `at once`."""
+    for number in range(2000):
+        yield Data("weather", {"city": f"The city {number}", "degrees": number}, f"city-{number}")
+        if number % 20 == 0 and "at once" not in turn.text:
+            await asyncio.sleep(0.03)
+    yield "All of it is measured."
+
+
+async def _cited(_turn: Turn) -> Said:
+    """Five hundred sources, and a text that goes on after them."""
+    for number in range(500):
+        yield SourceUrl(f"source-{number}", f"https://host-{number}.example.org/page", f"The page {number}")
+        if number % 5 == 0:
+            await asyncio.sleep(0.03)
+    async for word in _word_by_word("All of it is cited. " * 500):
+        yield word
+
+
 async def _approve(_turn: Turn) -> Said:
     yield "This needs your consent. "
     yield ToolCall("call-3", "delete_file", {"path": "notes.txt"})
@@ -423,6 +449,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "blocks": _blocks,
     "broken": _broken,
     "cards": _cards,
+    "cited": _cited,
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,
@@ -440,10 +467,12 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "long": _long,
     "many": _many,
     "markdown": _markdown,
+    "measured": _measured,
     "mixed": _mixed,
     "nothing": _nothing,
     "odd": _odd,
     "parallel": _parallel,
+    "pondering": _pondering,
     "question": _question,
     "preformatted": _saying("<pre>as it is</pre>"),
     "references": _saying("See [the page][1].\n\n" + "Some words.\n\n" * 500 + "[1]: https://example.org/page"),

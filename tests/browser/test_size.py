@@ -23,12 +23,18 @@ def fill_the_chat(page: Page, messages: int) -> None:
     script = "chat => localStorage.setItem(`usechat:/chat/api/chat::${location.search.slice(6)}`, chat)"
     page.evaluate(script, chat)
     page.reload()
+    wait_until_filled(page, messages)
+
+
+def wait_until_filled(page: Page, messages: int) -> None:
+    """Wait until all messages of a chat are drawn: its last ones are drawn first. Half of them are questions."""
+    expect(page.locator(".message")).to_have_count(messages)
+    expect(page.locator(".message.user")).to_have_count(messages // 2)
 
 
 def test_five_hundred_messages_do_not_slow_an_answer(open_page: OpenPage) -> None:
     page = open_page()
     fill_the_chat(page, 500)
-    expect(page.locator(".message")).to_have_count(500)
     # What is not written anew is not drawn anew: the elements of the first answer stay the same, untouched.
     page.evaluate("""() => {
         window.changes = 0;
@@ -45,7 +51,10 @@ def test_five_hundred_messages_do_not_slow_an_answer(open_page: OpenPage) -> Non
 
 
 def task_times(trace: dict[str, Any]) -> list[float]:
-    """Return the processor time of each task of the page's main thread, in seconds. Other processes add none to it."""
+    """Return the processor time of each task of the page's main thread, in seconds. Other processes add none to it.
+
+    The clock of a thread jumps ahead at times, on a virtual machine by 10 ms: no task takes more than passes on the wall.
+    """
     events = trace["traceEvents"]
     main_threads = {
         (event["pid"], event["tid"])
@@ -53,7 +62,7 @@ def task_times(trace: dict[str, Any]) -> list[float]:
         if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
     }
     return [
-        event["tdur"] / 1e6
+        min(event["tdur"], event["dur"]) / 1e6
         for event in events
         if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in main_threads and "tdur" in event
     ]
@@ -62,7 +71,7 @@ def task_times(trace: dict[str, Any]) -> list[float]:
 QUESTIONS: Final = [
     "report 150",
     "blocks please",
-    *(f"odd {name}" for name in ("bold", "footnotes", "nested", "quote", "references", "word")),
+    *(f"odd {name}" for name in ("bold", "footnotes", "nested", "quote", "references", "rows", "word")),
     *(f"odd {name} at once" for name in ("bold", "footnotes", "nested", "references", "table")),
 ]
 
@@ -73,30 +82,92 @@ def test_no_task_is_long_while_100_kilobytes_stream_into_a_chat_of_500_messages(
 ) -> None:
     page = open_page()
     fill_the_chat(page, 500)
-    expect(page.locator(".message")).to_have_count(500)
     # The best of three counts: a task takes longer while other processes use the caches of its core.
     longest = (longest_task_of_an_answer(page, chromium, question) for _ in range(3))
     assert any(seconds <= LONGEST_TASK for seconds in longest)
     assert len(stored(page)[-1]["parts"][-1]["text"]) > 100_000
 
 
-def test_no_task_is_long_while_thousands_of_tools_are_called(open_page: OpenPage, chromium: Browser) -> None:
-    longest = (longest_task_of_an_answer(open_page(), chromium, "cards please") for _ in range(3))
+@pytest.mark.parametrize("question", ["cards please", "cited please", "measured at once", "pondering please"])
+def test_no_task_is_long_while_an_answer_of_many_parts_or_long_thoughts_arrives(
+    open_page: OpenPage, chromium: Browser, question: str
+) -> None:
+    def longest() -> float:
+        page = open_page()
+        seconds = longest_task_of_an_answer(page, chromium, question, least=0)
+        assert len(json.dumps(stored(page)[-1])) > 50_000
+        return seconds
+
+    assert any(longest() <= LONGEST_TASK for _ in range(3))
+
+
+def test_no_task_is_long_when_a_chat_of_500_messages_is_opened(open_page: OpenPage, chromium: Browser) -> None:
+    page = open_page()
+    fill_the_chat(page, 500)
+    longest = (longest_task_of_opening(page, chromium) for _ in range(3))
     assert any(seconds <= LONGEST_TASK for seconds in longest)
 
 
-DRAWN: Final = """(answers) => {
+def longest_task_of_opening(page: Page, chromium: Browser) -> float:
+    page.get_by_role("button", name="New chat").first.click()
+    expect(page.locator(".message")).to_have_count(0)
+    entry = page.locator("nav li button").first
+    chromium.start_tracing(page=page, categories=["toplevel"])
+    entry.click()
+    page.wait_for_function("() => document.querySelectorAll('.message.user').length === 250", polling=100)
+    return longest_task(chromium)
+
+
+def test_no_task_is_long_while_one_searches_a_thousand_chats(open_page: OpenPage, chromium: Browser) -> None:
+    page = open_page()
+    fill_the_list(page, 1000)
+    longest = (longest_task_of_searching(page, chromium) for _ in range(3))
+    assert any(seconds <= LONGEST_TASK for seconds in longest)
+
+
+def fill_the_list(page: Page, chats: int) -> None:
+    listed = [{"id": f"chat-{number}", "title": f"Chat {number}", "changed": number} for number in range(chats)]
+    page.evaluate("list => localStorage.setItem('usechat:/chat/api/chat::chats', list)", json.dumps(listed))
+    page.reload()
+    expect(page.get_by_role("button", name=f"Chat {chats - 1}", exact=True)).to_be_visible()
+
+
+def longest_task_of_searching(page: Page, chromium: Browser) -> float:
+    search = page.get_by_label("Search chats")
+    chromium.start_tracing(page=page, categories=["toplevel"])
+    search.press_sequentially("chat 77", delay=50)
+    for _ in range(len("chat 77")):
+        search.press("Backspace")
+    page.evaluate("() => new Promise((done) => setTimeout(done, 500))")
+    return longest_task(chromium)
+
+
+def test_the_end_of_a_long_list_of_chats_comes_into_sight(open_page: OpenPage) -> None:
+    page = open_page()
+    fill_the_list(page, 300)
+    entries = page.locator("nav li")
+    assert entries.count() < 100, "only the first ones are drawn"
+    for _ in range(20):
+        entries.last.scroll_into_view_if_needed()
+        page.mouse.move(100, 600)
+        page.mouse.wheel(0, 5000)
+        page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
+    expect(entries).to_have_count(300)
+    expect(page.get_by_role("button", name="Chat 0", exact=True)).to_be_in_viewport()
+
+
+DRAWN: Final = """([answers, least]) => {
     const all = document.querySelectorAll(".message.assistant");
     const size = all[all.length - 1]?.textContent.length ?? 0;
     const idle = all.length === answers && document.querySelector("[role=log]").ariaBusy === "false";
-    const same = idle && size === window.size_ && size > 30_000;
+    const same = idle && size === window.size_ && size > least;
     window.size_ = size;
     return same;
 }"""
 """Whether an answer is complete and no more of it is being drawn."""
 
 
-def longest_task_of_an_answer(page: Page, chromium: Browser, question: str) -> float:
+def longest_task_of_an_answer(page: Page, chromium: Browser, question: str, least: int = 30_000) -> float:
     answers_before = page.locator(".message.assistant").count()
     page.fill("#prompt", question)
     wait_until_idle(page)  # the chat is drawn
@@ -104,7 +175,11 @@ def longest_task_of_an_answer(page: Page, chromium: Browser, question: str) -> f
     chromium.start_tracing(page=page, categories=["toplevel"])
     page.press("#prompt", "Enter")
     # A query by role or text would be a long task itself.
-    page.wait_for_function(DRAWN, arg=answers_before + 1, polling=500, timeout=120_000)
+    page.wait_for_function(DRAWN, arg=[answers_before + 1, least], polling=500, timeout=120_000)
+    return longest_task(chromium)
+
+
+def longest_task(chromium: Browser) -> float:
     times = task_times(json.loads(chromium.stop_tracing()))
     assert len(times) > 100
     return max(times)

@@ -78,6 +78,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               showVersion={settings.chats ? answers.showVersion : undefined}
               rating={answers.ratings[message.id]}
               rate={settings.chats ? answers.rate : undefined}
+              followers={last - index}
             />
           ))}
           {messages[last]?.role !== "assistant" && failure}

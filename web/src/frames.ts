@@ -58,8 +58,13 @@ export function receive(exchange: Exchange, text: string, time: number): void {
 /** Response headers that a recording keeps: none of them can hold a secret. */
 const KEPT_HEADERS = ["cache-control", "content-type", "x-accel-buffering", "x-vercel-ai-ui-message-stream"];
 
-/** Bytes that are passed on at once. The hook handles all frames of a piece in one task of the main thread. */
-const PIECE = 4096;
+/**
+ * Bytes that are passed on at once: the hook handles all frames of a piece in one task of the main thread. For each
+ * frame it copies the whole message, so that frames of a message with thousands of parts are passed on one by one.
+ */
+const PIECE = { most: 4096, least: 128 };
+/** Milliseconds that a piece may take. */
+const PIECE_TIME = 10;
 
 /** Wraps `fetch`: records the frames of each response and passes their bytes on unchanged, in small pieces. */
 export class FrameTap {
@@ -137,11 +142,16 @@ export class FrameTap {
 /** The same response, whose body comes in pieces between which the browser can draw and handle events. */
 function inPieces(response: Response): Response {
   if (!response.body || response.status !== 200) return response; // a 204 has no body, although WebKit gives it one
+  let size = PIECE.most;
   const pieces = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
     async transform(received, controller) {
-      for (let start = 0; start < received.length; start += PIECE) {
-        if (start > 0) await nextTask();
-        controller.enqueue(received.subarray(start, start + PIECE));
+      for (let start = 0; start < received.length; ) {
+        const [piece, began] = [received.subarray(start, start + size), performance.now()];
+        controller.enqueue(piece);
+        start += piece.length;
+        await nextTask();
+        const isSlow = performance.now() - began > PIECE_TIME;
+        size = isSlow ? Math.max(PIECE.least, size / 2) : Math.min(PIECE.most, size * 2);
       }
     },
   });

@@ -44,7 +44,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             {failure}
           </p>
         )}
-        {shared?.messages.map((message) => (
+        {shared?.messages.map((message, index) => (
           <Message
             key={message.id}
             message={message}
@@ -54,6 +54,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             failure={undefined}
             versions=""
             rating={undefined}
+            followers={shared.messages.length - 1 - index}
             {...READ_ONLY}
           />
         ))}

@@ -1,6 +1,6 @@
 import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { useEffect, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import type { ChatEntry } from "./chats";
 import { Button, IconButton } from "./ui/button";
 import { classes } from "./ui/classes";
@@ -26,12 +26,17 @@ interface Props extends ChatActions {
   setQuery: (text: string) => void;
 }
 
+/** How many chats are listed at first, and how many more when the end of the list comes into sight. */
+const PORTION = 40;
+
 export function focusChats(): void {
   document.getElementById("chats")?.focus();
 }
 
 /** The list of chats, in groups by date, with a search above it. Over the page, it takes the focus and gives it back. */
-export function Sidebar({ over, chats, current, running, query, setQuery, ...actions }: Props) {
+export function Sidebar({ over, chats, current, running, query, setQuery, ...given }: Props) {
+  const actions = useStable(given);
+  const [most, setMost] = useState(PORTION);
   useEffect(() => {
     const before = document.activeElement;
     if (!over) return undefined;
@@ -66,7 +71,7 @@ export function Sidebar({ over, chats, current, running, query, setQuery, ...act
         {chats.length === 0 && (
           <p className="px-3 py-2 text-sm text-soft">{query ? "No matching chats." : "No chats yet."}</p>
         )}
-        {groupsOf(chats).map(([name, group]) => (
+        {groupsOf(chats, most).map(([name, group]) => (
           <section key={name} aria-label={name}>
             <h2 className="px-3 pt-4 pb-1 text-xs font-medium text-soft">{name}</h2>
             <ul>
@@ -76,16 +81,66 @@ export function Sidebar({ over, chats, current, running, query, setQuery, ...act
             </ul>
           </section>
         ))}
+        {chats.length > most && <MoreChats key={most} show={() => setMost(most + PORTION)} />}
       </div>
     </nav>
   );
 }
 
-function Entry({ chat, current, running, open, rename, ...actions }: ChatActions & {
+/** The same actions at every rendering: they call what was given last. */
+function useStable(given: ChatActions): ChatActions {
+  const latest = useRef(given);
+  latest.current = given;
+  const shares = given.share !== undefined;
+  return useMemo(
+    () => ({
+      open: (id) => latest.current.open(id),
+      create: () => latest.current.create(),
+      rename: (id, title) => latest.current.rename(id, title),
+      pin: (id, pinned) => latest.current.pin(id, pinned),
+      remove: (chat) => latest.current.remove(chat),
+      export: (chat, format) => latest.current.export(chat, format),
+      share: shares ? (chat) => latest.current.share?.(chat) : undefined,
+    }),
+    [shares],
+  );
+}
+
+/** The end of a list that has more chats: they are shown when it comes into sight, or is pressed. */
+function MoreChats({ show }: { show: () => void }) {
+  const latest = useRef(show);
+  latest.current = show;
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    const seen = new IntersectionObserver((all) => all.some((each) => each.isIntersecting) && latest.current());
+    if (button.current) seen.observe(button.current);
+    return () => seen.disconnect();
+  }, []);
+  return (
+    <button ref={button} type="button" className="w-full rounded-lg px-3 py-2 text-left text-sm text-soft pointer-coarse:py-3" onClick={show}>
+      More chats
+    </button>
+  );
+}
+
+interface EntryProps extends ChatActions {
   chat: ChatEntry;
   current: boolean;
   running: boolean;
-}) {
+}
+
+/** One chat. The list is read anew with every part of an answer; an entry that looks the same is not drawn again. */
+const Entry = memo(
+  DrawnEntry,
+  ({ chat, ...one }, { chat: otherChat, ...other }) => isEqual(one, other) && isEqual(chat, otherChat),
+);
+
+function isEqual<T extends object>(one: T, other: T): boolean {
+  const keys = Object.keys({ ...one, ...other }) as (keyof T)[];
+  return keys.every((key) => one[key] === other[key]);
+}
+
+function DrawnEntry({ chat, current, running, open, rename, ...actions }: EntryProps) {
   const [renaming, setRenaming] = useState(false);
   const refocus = useRef(false);
   if (renaming) {
@@ -216,8 +271,8 @@ function MenuItem({ icon: Icon, text, choose, danger = false }: {
   );
 }
 
-/** Pinned chats first, then by how long ago each was changed. */
-function groupsOf(chats: ChatEntry[]): [string, ChatEntry[]][] {
+/** The first chats in their groups: pinned ones first, then by how long ago each was changed. */
+function groupsOf(chats: ChatEntry[], most: number): [string, ChatEntry[]][] {
   const today = new Date().setHours(0, 0, 0, 0);
   const day = 24 * 3600 * 1000;
   const nameOf = ({ pinned, changed }: ChatEntry) => {
@@ -231,5 +286,10 @@ function groupsOf(chats: ChatEntry[]): [string, ChatEntry[]][] {
     ["Pinned", "Today", "Yesterday", "Previous 7 days", "Previous 30 days", "Older"].map((name) => [name, []]),
   );
   for (const chat of chats) groups.get(nameOf(chat))?.push(chat);
+  let left = most;
+  for (const [name, group] of groups) {
+    groups.set(name, group.slice(0, left));
+    left = Math.max(0, left - group.length);
+  }
   return [...groups].filter(([, group]) => group.length > 0);
 }

@@ -9,10 +9,11 @@ import { DataPart } from "./data";
 import { inWords } from "./duration";
 import { Markdown } from "./markdown";
 import { focusPrompt } from "./prompt-input";
+import { QUESTION } from "./question";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
-import { QUESTION } from "./question";
 import { Tool, type AnswerCall, type Approve } from "./tool";
+import { useLateTurn } from "./turns";
 
 export type Rating = "good" | "bad";
 
@@ -31,7 +32,7 @@ export interface MessageActions {
   rate: ((message: UIMessage, rating: Rating | undefined) => void) | undefined;
 }
 
-interface Props extends MessageActions {
+interface DrawnProps extends MessageActions {
   message: UIMessage;
   /** Whether the message is still being received. */
   streaming: boolean;
@@ -45,7 +46,21 @@ interface Props extends MessageActions {
   rating: Rating | undefined;
 }
 
-export const Message = memo(function Message(props: Props) {
+interface Props extends DrawnProps {
+  /** How many messages follow this one. */
+  followers: number;
+}
+
+/** The messages at the end of a chat that are drawn at once. Those above are out of sight when a chat is opened. */
+const IN_SIGHT = 6;
+
+/** A message of a chat. When a long chat is opened, its end is drawn at once, and the rest bit by bit from there. */
+export function Message({ followers, ...props }: Props) {
+  const drawn = useLateTurn(followers < IN_SIGHT);
+  return drawn ? <DrawnMessage {...props} /> : <article className="message min-h-24" />;
+}
+
+const DrawnMessage = memo(function DrawnMessage(props: DrawnProps) {
   return props.message.role === "user" ? <UserMessage {...props} /> : <AssistantMessage {...props} />;
 });
 
@@ -55,7 +70,7 @@ const ACTIONS =
 /** Hidden while an answer arrives. A rule of the style sheet does it: as a property it would draw every message anew. */
 const WHEN_IDLE = "when-idle";
 
-function UserMessage({ message, editing, edit, setEditing, versions, showVersion }: Props) {
+function UserMessage({ message, editing, edit, setEditing, versions, showVersion }: DrawnProps) {
   const text = textOf(message);
   if (editing && edit) {
     return (
@@ -141,7 +156,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
   );
 }
 
-function AssistantMessage(props: Props) {
+function AssistantMessage(props: DrawnProps) {
   const { message, streaming, failure, live, approve, answer, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
@@ -149,7 +164,7 @@ function AssistantMessage(props: Props) {
   const lastStep = message.parts.findLastIndex((part) => part.type === "step-start");
   // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
   // steps run on while the question waits.
-  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some((part) => isTool(part) && part.state === "input-available");
+  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(isUnfinished);
   const empty = !streaming && !failure && !message.parts.some(isShown);
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
@@ -169,10 +184,10 @@ function AssistantMessage(props: Props) {
             part={part}
             look={lookOf(part)}
             streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
-            live={(live || asks) && isTool(part)}
+            live={(live || asks) && isUnfinished(part)}
             question={isTool(part) ? questions.get(part.toolCallId) : undefined}
             approve={approve}
-            answer={index > lastStep ? answer : undefined}
+            answer={index > lastStep && isUnfinished(part) ? answer : undefined}
           />
         </Fragment>
       ))}
@@ -299,6 +314,10 @@ function lookOf(part: Part): string {
 function isStreaming(part: Part, last: boolean): boolean {
   if (part.type === "text") return part.state === "streaming";
   return part.type === "reasoning" && last && part.state !== "done";
+}
+
+function isUnfinished(part: Part): boolean {
+  return isTool(part) && (part.state === "input-streaming" || part.state === "input-available");
 }
 
 function isSource(part: Part): part is Source {

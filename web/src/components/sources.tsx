@@ -1,12 +1,17 @@
 import { FileText } from "lucide-react";
 import type { SourceDocumentUIPart, SourceUrlUIPart } from "ai";
+import { memo } from "react";
 import { Hint } from "../ui/button";
 import { classes } from "../ui/classes";
+import { useTurn } from "./turns";
 
 export type Source = SourceUrlUIPart | SourceDocumentUIPart;
 
 const CHIP =
   "inline-flex min-h-8 pointer-coarse:min-h-10 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-[0.8125rem]";
+
+/** How many chips are drawn at once. */
+const GROUP = 20;
 
 /** The sources that the answer cites, as chips. */
 export function Sources({ sources }: { sources: Source[] }) {
@@ -14,15 +19,27 @@ export function Sources({ sources }: { sources: Source[] }) {
     <div role="group" aria-label="Sources" className="sources">
       <p className="mb-2 text-xs font-medium text-soft">{sources.length === 1 ? "1 source" : `${sources.length} sources`}</p>
       <ol className="flex flex-wrap gap-2">
-        {sources.map((source) => (
-          <li key={source.sourceId} className="min-w-0">
-            <Chip source={source} />
-          </li>
+        {groupsOf(sources).map((group, index) => (
+          <Chips key={index} look={JSON.stringify(group)} />
         ))}
       </ol>
     </div>
   );
 }
+
+function groupsOf(sources: Source[]): Source[][] {
+  return Array.from({ length: Math.ceil(sources.length / GROUP) }, (_, index) => sources.slice(index * GROUP, (index + 1) * GROUP));
+}
+
+/** Some chips, given as JSON: the hook copies the sources whenever anything of the answer changes. */
+const Chips = memo(function Chips({ look }: { look: string }) {
+  const drawn = useTurn(look, false);
+  return (JSON.parse(drawn ?? "[]") as Source[]).map((source) => (
+    <li key={source.sourceId} className="min-w-0">
+      <Chip source={source} />
+    </li>
+  ));
+});
 
 function Chip({ source }: { source: Source }) {
   if (source.type === "source-document") {

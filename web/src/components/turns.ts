@@ -1,4 +1,4 @@
-import { useLayoutEffect, useReducer, useRef } from "react";
+import { useLayoutEffect, useReducer, useRef, type RefObject } from "react";
 import { flushSync } from "react-dom";
 
 /** How many parts of a text may be drawn in a frame together with whatever else changes. */
@@ -9,6 +9,8 @@ const TIME = 3;
 
 const updates: (() => void)[] = [];
 const waiting = new Set<() => void>();
+/** What is out of sight: it is drawn when nothing else waits, the last of it first. */
+const outOfSight = new Set<() => void>();
 let left = AT_ONCE;
 let asked = false;
 
@@ -18,8 +20,22 @@ let asked = false;
  */
 export function useTurn<T>(value: T, atOnce: boolean): T | undefined {
   const drawn = useRef<T>(undefined);
-  const [, redraw] = useReducer((count: number) => count + 1, 0);
   if (drawn.current !== value && (atOnce || turnIsFree())) drawn.current = value;
+  useDrawingLater(drawn, value, waiting);
+  return drawn.current;
+}
+
+/** Whether to draw something that is out of sight: not before everything else is drawn. What is `inSight` is drawn at once. */
+export function useLateTurn(inSight: boolean): boolean {
+  const drawn = useRef(inSight);
+  drawn.current ||= inSight;
+  useDrawingLater(drawn, true, outOfSight);
+  return drawn.current;
+}
+
+/** Draw the value, if it is not drawn yet, when its turn in the queue comes. */
+function useDrawingLater<T>(drawn: RefObject<T | undefined>, value: T, queue: Set<() => void>): void {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
   const waits = drawn.current !== value;
   useLayoutEffect(() => {
     if (!waits) return undefined;
@@ -27,11 +43,10 @@ export function useTurn<T>(value: T, atOnce: boolean): T | undefined {
       drawn.current = value;
       flushSync(redraw);
     };
-    waiting.add(draw);
+    queue.add(draw);
     askForFrame();
-    return () => void waiting.delete(draw);
-  }, [waits, value]);
-  return drawn.current;
+    return () => void queue.delete(draw);
+  }, [drawn, waits, value, queue]);
 }
 
 /** Update what is drawn in the next frame, together with what has its turn there: then the page is laid out once. */
@@ -57,9 +72,10 @@ function drawSome(): void {
   left = AT_ONCE;
   const end = performance.now() + TIME;
   flushSync(() => updates.splice(0).forEach((update) => update()));
-  for (const draw of [...waiting].slice(0, MORE)) {
-    if (waiting.delete(draw)) draw();
+  const queue = waiting.size > 0 ? waiting : outOfSight;
+  for (const draw of queue === waiting ? [...waiting].slice(0, MORE) : [...outOfSight].slice(-MORE).reverse()) {
+    if (queue.delete(draw)) draw();
     if (performance.now() > end) break;
   }
-  if (waiting.size > 0) askForFrame();
+  if (waiting.size + outOfSight.size > 0) askForFrame();
 }
