@@ -141,6 +141,25 @@ def test_a_file_that_was_attached_before_the_limits_were_known_is_not_sent(open_
     expect(page.get_by_label("You", exact=True)).to_have_count(0)
 
 
+def test_a_file_that_would_make_the_chat_too_large_is_not_attached(open_page: OpenPage) -> None:
+    """The page sends the files of earlier messages again, because this server stores no chats."""
+    page = open_page()
+    page.wait_for_load_state("networkidle")  # the limits are there
+    for number in range(2):
+        data = {"name": f"{number}.bin", "mimeType": "application/octet-stream", "buffer": b"x" * 140_000}
+        page.set_input_files("input[type=file]", data)  # type: ignore[arg-type]
+        expect(page.get_by_role("list", name="Attached files")).to_contain_text(f"{number}.bin")
+        ask(page, "files please")
+        wait_until_idle(page)
+    page.set_input_files("input[type=file]", {"name": "2.bin", "mimeType": "text/plain", "buffer": b"x" * 20_000})
+    expect(page.get_by_role("alert")).to_have_text(
+        "2.bin is not attached: all files of the chat together may have 300 kB."
+    )
+    ask(page, "hello there")
+    wait_until_idle(page)
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+
+
 def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page()
     address = page.url

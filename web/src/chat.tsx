@@ -88,6 +88,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
           chat={id}
           busy={busy}
           limits={served.limits}
+          messages={messages}
           send={answers.send}
           stop={stopAndWrite}
           picker={<AgentPicker agents={served.agents} chosen={answers.agent ?? ""} choose={answers.choose} />}

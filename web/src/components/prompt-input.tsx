@@ -1,3 +1,4 @@
+import type { UIMessage } from "ai";
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
 import { useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import { loadDraft, saveDraft } from "../chats";
@@ -8,6 +9,8 @@ interface Props {
   chat: string;
   busy: boolean;
   limits: Limits;
+  /** What is sent with every message: the chat so far. */
+  messages: UIMessage[];
   send: (text: string, files: FileList | undefined) => void;
   stop: () => void;
   /** Chooses the agent. */
@@ -20,7 +23,7 @@ export function focusPrompt(): void {
 }
 
 /** The message input. Enter sends, Shift+Enter inserts a new line; files can be chosen, pasted, or dropped anywhere. */
-export function PromptInput({ chat, busy, limits, send, stop, picker: agents, editLast }: Props) {
+export function PromptInput({ chat, busy, limits, messages, send, stop, picker: agents, editLast }: Props) {
   const [text, setText] = useState(() => loadDraft(chat));
   const [files, setFiles] = useState<File[]>([]);
   const [refusal, setRefusal] = useState<string>();
@@ -40,9 +43,10 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
   function attach(list: Iterable<File>): void {
     const more = [...list];
     const taken: File[] = [];
+    const sent = sizeOf(messages);
     let refused: string | undefined;
     for (const file of more) {
-      const reason = reasonAgainst(file, [...files, ...taken], limits);
+      const reason = reasonAgainst(file, [...files, ...taken], sent, limits);
       if (reason) refused = reason;
       else taken.push(file);
     }
@@ -53,7 +57,8 @@ export function PromptInput({ chat, busy, limits, send, stop, picker: agents, ed
   function submit(): void {
     if (!ready) return;
     // The limits may have come after the files.
-    const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), limits)).find(Boolean);
+    const sent = sizeOf(messages);
+    const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), sent, limits)).find(Boolean);
     if (refused) return setRefusal(refused);
     send(text, files.length ? listOf(files) : undefined);
     setText("");
@@ -213,17 +218,31 @@ function useDroppedFiles(attach: (files: Iterable<File>) => void): boolean {
   return over;
 }
 
+/** How much is sent with every message. Files that the server has stored are only links. */
+interface Sent {
+  bytes: number;
+  files: number;
+}
+
+function sizeOf(messages: UIMessage[]): Sent {
+  const files = messages.flatMap(({ parts }) => parts).filter((part) => part.type === "file");
+  return { bytes: files.reduce((sum, { url }) => sum + url.length, 0), files: files.length };
+}
+
 /** Say why a file cannot be sent; the server would refuse it. Files are sent in base64, which takes a third more. */
-function reasonAgainst(file: File, others: File[], { maximumFileBytes, maximumBytes, maximumFiles }: Limits): string | undefined {
+function reasonAgainst(file: File, others: File[], sent: Sent, limits: Limits): string | undefined {
+  const { maximumFileBytes, maximumBytes, maximumFiles } = limits;
   const encoded = (bytes: number) => (bytes * 4) / 3 + 100;
   if (encoded(file.size) > maximumFileBytes) {
     return `${file.name} is too large: ${megabytes(file.size)}. A file may have ${megabytes((maximumFileBytes * 3) / 4)}.`;
   }
   const all = [...others, file];
-  if (encoded(all.reduce((sum, each) => sum + each.size, 0)) > maximumBytes) {
-    return `${file.name} is not attached: all files together may have ${megabytes((maximumBytes * 3) / 4)}.`;
+  if (sent.bytes + encoded(all.reduce((sum, each) => sum + each.size, 0)) > maximumBytes) {
+    return `${file.name} is not attached: all files of the chat together may have ${megabytes((maximumBytes * 3) / 4)}.`;
   }
-  if (all.length > maximumFiles) return `${file.name} is not attached: at most ${maximumFiles} files can be sent.`;
+  if (sent.files + all.length > maximumFiles) {
+    return `${file.name} is not attached: a chat may have ${maximumFiles} files.`;
+  }
   return undefined;
 }
 
