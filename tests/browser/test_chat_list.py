@@ -32,6 +32,7 @@ def test_a_chat_is_renamed_pinned_and_found(open_page: OpenPage) -> None:
         ask(page, text)
         wait_until_idle(page)
     chats = page.get_by_role("navigation", name="Chats")
+    expect(chats.get_by_role("button").first).to_have_text("New chat")
     page.get_by_role("button", name="first words", exact=True).hover()
     page.get_by_role("button", name="Options of first words").click()
     page.get_by_role("menuitem", name="Rename").click()

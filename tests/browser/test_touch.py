@@ -133,6 +133,10 @@ def test_the_drawer_closes_by_a_tap_beside_it_and_by_opening_a_chat(open_page: O
     tap(page, "hello drawer")
     expect(chats).to_be_hidden()
     expect(page.get_by_text("You said: hello drawer")).to_be_visible()
+    tap(page, "Chats")
+    chats.get_by_role("button", name="New chat").tap()
+    expect(chats).to_be_hidden()
+    expect(page.get_by_label("You", exact=True)).to_have_count(0)
 
 
 def test_a_deleted_chat_is_put_back(open_page: OpenPage, address: str) -> None:
