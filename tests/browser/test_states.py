@@ -11,7 +11,7 @@ from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.browser.test_stored_chats import everyone_is_ada
-from tests.browser.test_touch import DISTANCE_TO_END, STANDS_STILL
+from tests.browser.test_touch import DISTANCE_TO_END
 from tests.conformance.served import PATIENCE
 from usechat import Turn
 from usechat.chats import MemoryChats
@@ -126,8 +126,8 @@ def _thoughts(page: Page) -> None:
 def scroll_up(page: Page) -> None:
     """Go to the start of a long answer, once the page has followed it to its end."""
     page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
-    page.wait_for_function(STANDS_STILL)
-    page.get_by_role("log", name="Conversation").press("Home")
+    page.get_by_role("log", name="Conversation").hover()
+    page.mouse.wheel(0, -10_000)
     page.wait_for_function("() => document.querySelector('[role=log]').scrollTop === 0")
     expect(page.get_by_role("button", name="Scroll to the end")).to_be_visible()
 
