@@ -53,7 +53,7 @@ def test_five_hundred_messages_do_not_slow_an_answer(open_page: OpenPage) -> Non
 def task_times(trace: dict[str, Any]) -> list[float]:
     """Return the processor time of each task of the page's main thread, in seconds. Other processes add none to it.
 
-    On a virtual machine the clock of a thread jumps ahead at times, by up to 10 ms: a task takes at most its wall time.
+    The thread clock of a trace jumps ahead at times, by up to 10 ms: a task takes at most its wall time.
     """
     events = trace["traceEvents"]
     main_threads = {
