@@ -143,6 +143,7 @@ async def support(turn: Turn) -> AsyncIterator[str | Part]:
 
 def _save(page: Page, name: str) -> None:
     page.mouse.move(0, 0)
+    page.wait_for_load_state("networkidle")  # code is highlighted
     page.wait_for_timeout(400)  # transitions end
     page.screenshot(path=IMAGES / f"page-{name}.png")
 

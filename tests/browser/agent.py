@@ -269,10 +269,10 @@ async def _measured(turn: Turn) -> Said:
 
 
 async def _cited(_turn: Turn) -> Said:
-    """Five hundred sources, and a text that goes on after them."""
-    for number in range(500):
+    """A thousand sources, and a text that goes on after them."""
+    for number in range(1000):
         yield SourceUrl(f"source-{number}", f"https://host-{number}.example.org/page", f"The page {number}")
-        if number % 5 == 0:
+        if number % 10 == 0:
             await asyncio.sleep(0.03)
     async for word in _word_by_word("All of it is cited. " * 500):
         yield word
