@@ -82,6 +82,7 @@ def _take(browser: Browser, address: str, theme: str) -> None:
         page.get_by_role("button", name="New chat").click()
         ask(page, text)
         wait_until_idle(page)
+        page.wait_for_load_state("networkidle")  # code is highlighted
         _save(page, f"{name}-{theme}")
     page.get_by_role("button", name="Inspector").click()
     page.get_by_role("button", name="[DONE]", exact=True).click()
@@ -143,7 +144,6 @@ async def support(turn: Turn) -> AsyncIterator[str | Part]:
 
 def _save(page: Page, name: str) -> None:
     page.mouse.move(0, 0)
-    page.wait_for_load_state("networkidle")  # code is highlighted
     page.wait_for_timeout(400)  # transitions end
     page.screenshot(path=IMAGES / f"page-{name}.png")
 
