@@ -123,11 +123,13 @@ def test_each_section_that_the_demo_can_cite_is_a_heading_on_the_site(site: Path
     assert len(cited) > 300
 
 
-@pytest.mark.parametrize(("target", "port"), [("docs-serve", 8001), ("demo", 8000)])
-def test_make_serves_at_the_port_that_its_help_names(target: str, port: int) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "port"), [(["docs-serve"], 8001), (["demo"], 8000), (["demo", "PORT=8123"], 8123)]
+)
+def test_make_serves_at_the_port_of_its_help_or_of_choice(arguments: list[str], port: int) -> None:
     ours = ("PORT", "MAKEFLAGS", "MAKELEVEL")  # of the make that runs the tests
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     commands = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ["make", "--dry-run", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert commands.stdout.endswith(f" {port}\n")

@@ -142,6 +142,10 @@ ODD: Final[Mapping[str, str]] = {
     ),
     "nested": _repeated(lambda number: "  " * (number % 20) + f"- item {number} with *some* words\n"),
     "quote": _repeated(lambda number: f"> A *line* of the **quote** {number}.\n" + (">\n" if number % 3 == 0 else "")),
+    "rows": "| name | number | bold | remark | code |\n|---|---|---|---|---|\n"
+    + _repeated(
+        lambda number: f"| row {number} | {number} | **{number}** | some words on {number} | `code_{number}` |\n"
+    ),
     "references": _repeated(lambda number: f"See [the page][{number}], it has **many** words.\n\n- item {number}\n\n")
     + "".join(f"[{number}]: https://example.org/{number}\n" for number in range(3000)),
     "table": "| a | b | c |\n|---|---|---|\n"

@@ -28,7 +28,8 @@ SHAPE: Final = """
         return [`<${[tag, ...facts].join(" ")}>`, ...inside, `</${tag}>`];
     };
     // What the browser shows: white space is one blank, and none at the edge of a block.
-    const inOne = (shape) => shape.join("").replace(/\\s+/g, " ").replace(/ ?(<[^>]*>) ?/g, "$1");
+    const inOne = (shape) => shape.join("").replace(/\\s+/g, " ").replace(/ ?(<[^>]*>) ?/g, "$1")
+        .replaceAll("</tbody><tbody>", ""); // the rows of a long table are in groups
     const shapeIn = (root) => inOne([...root.childNodes].flatMap(shapeOf));
 """
 """What an answer shows: its text and its elements, without those that the page draws around them."""

@@ -4,6 +4,8 @@ import re
 from itertools import pairwise
 from urllib.parse import unquote
 
+import pytest
+
 from tests.browser.agent import DOCUMENT, LONG_CODE, PICTURE
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
@@ -34,7 +36,7 @@ def test_wide_code_and_a_wide_table_follow_the_wheel(open_page: OpenPage) -> Non
     page.set_viewport_size({"width": 700, "height": 860})
     for text, box in (
         ("code please", page.locator(".code-block pre")),
-        ("table please", page.get_by_role("region", name="Table")),
+        ("table please", page.get_by_role("group", name="Table")),
     ):
         ask(page, text)
         wait_until_idle(page)
@@ -161,6 +163,26 @@ def test_a_wide_table_scrolls_and_breaks_no_word(open_page: OpenPage) -> None:
     assert copied.splitlines()[0].split("\t") == [f"Considerable-{number}" for number in range(9)]
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_columns_of_a_long_table_are_aligned_and_break_no_word(open_page: OpenPage, width: int) -> None:
+    """Its rows are laid out in groups, each by itself."""
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 780})
+    ask(page, "odd rows at once")
+    page.wait_for_function("() => document.querySelector('table.long')?.rows.length > 1500", timeout=120_000)
+    places = """table => {
+        const shown = [...table.rows].filter((row, at) => at === 0 || at % 500 === 1);
+        for (const row of shown) row.scrollIntoView();
+        return [...new Set(shown.map((row) => [...row.cells].map((cell) => Math.round(cell.offsetLeft)).join()))];
+    }"""
+    table = page.locator("table.long")
+    assert len(table.evaluate(places)) == 1
+    overflowing = "table => [...table.rows[1].cells].filter((cell) => cell.scrollWidth > cell.clientWidth).length"
+    assert table.evaluate(overflowing) == 0
+    expect(page.get_by_role("columnheader")).to_have_text(["name", "number", "bold", "remark", "code"])
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_labels_of_a_chart_can_be_read_on_a_phone(open_page: OpenPage) -> None:
     page = open_page()
     page.set_viewport_size({"width": 390, "height": 780})
@@ -170,11 +192,14 @@ def test_the_labels_of_a_chart_can_be_read_on_a_phone(open_page: OpenPage) -> No
     expect(chart.locator("text")).to_have_text(["0", "2", "4", "6", "a", "b", "c"])
     heights = chart.locator("text").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
     assert min(heights) >= 12
-    right = "element => Math.round(element.getBoundingClientRect().right)"
-    assert chart.locator("line").first.evaluate(right) == chart.evaluate(right)
+    fills_its_place = """least => {
+        const place = (element) => document.querySelector(element).getBoundingClientRect();
+        const [chart, line] = [place("figure svg"), place("figure svg line")];
+        return chart.width > least && Math.round(line.right) === Math.round(chart.right);
+    }"""
+    page.wait_for_function(fills_its_place, arg=200)
     page.set_viewport_size({"width": 1024, "height": 780})
-    page.wait_for_function("() => document.querySelector('figure svg').getBoundingClientRect().width > 500")
-    assert chart.locator("line").first.evaluate(right) == chart.evaluate(right)
+    page.wait_for_function(fills_its_place, arg=500)
     assert chart.locator("text").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)") == heights
 
 

@@ -71,8 +71,8 @@ def task_times(trace: dict[str, Any]) -> list[float]:
 QUESTIONS: Final = [
     "report 150",
     "blocks please",
-    *(f"odd {name}" for name in ("bold", "footnotes", "nested", "quote", "references", "word")),
-    *(f"odd {name} at once" for name in ("bold", "footnotes", "nested", "references", "table")),
+    *(f"odd {name}" for name in ("bold", "footnotes", "nested", "quote", "references", "rows", "word")),
+    *(f"odd {name} at once" for name in ("bold", "footnotes", "nested", "references", "rows")),
 ]
 
 
@@ -99,6 +99,15 @@ def test_no_task_is_long_while_an_answer_of_many_parts_or_long_thoughts_arrives(
         return seconds
 
     assert any(longest() <= LONGEST_TASK for _ in range(3))
+
+
+def test_no_task_is_long_while_the_inspector_shows_the_message(open_page: OpenPage, chromium: Browser) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Inspector").click()
+    page.get_by_role("tab", name="message").click()
+    longest = (longest_task_of_an_answer(page, chromium, "report 150") for _ in range(3))
+    assert any(seconds <= LONGEST_TASK for seconds in longest)
+    assert len(page.get_by_label("Message", exact=True).last.inner_text()) > 100_000, "in the end it is all there"
 
 
 def test_no_task_is_long_when_a_chat_of_500_messages_is_opened(open_page: OpenPage, chromium: Browser) -> None:

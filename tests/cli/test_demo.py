@@ -14,8 +14,6 @@ from usechat.cli import main
 from usechat.client import SyncChat
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: Path) -> None:
     with serve_process(tmp_path, command="demo") as demo:
@@ -29,12 +27,6 @@ def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: 
         asked = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert b"**42**" in answer.read()
-
-
-def test_make_serves_it_at_a_port_of_choice() -> None:
-    command = ["make", "--dry-run", "demo", "PORT=8123"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert said.splitlines()[-1].endswith(" usechat demo --port 8123")
 
 
 def test_open_opens_the_page_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

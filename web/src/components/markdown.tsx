@@ -1,8 +1,9 @@
-import { createElement, isValidElement, memo, useMemo, useRef, type ComponentProps, type ElementType, type ReactNode } from "react";
+import { createElement, Fragment, isValidElement, memo, useMemo, useRef, type ComponentProps, type CSSProperties, type ElementType, type ReactNode } from "react";
+import { classes } from "../ui/classes";
 import { CodeBlock } from "./code-block";
 import { CopyButton } from "./copy-button";
 import { Diagram } from "./diagram";
-import type { Outline } from "./markdown-chunks";
+import type { Column, Outline } from "./markdown-chunks";
 import type { Node } from "./markdown-nodes";
 import { useDrawing } from "./markdown-reader";
 import { useTurn } from "./turns";
@@ -29,11 +30,13 @@ interface Props {
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
   const { outline, chunks, atOnce } = useDrawing(text, streaming, anchors);
   const own = anchors ? withAnchors : components;
-  const draw = (all: Outline, wrap: (chunk: ReactNode, key: string) => ReactNode): ReactNode[] => {
+  const draw = (all: Outline, wrap: (chunk: ReactNode, key: string) => ReactNode, isLong = false): ReactNode[] => {
     let count = 0;
     return all.map((part, index) => {
       if (typeof part !== "number") {
-        return createElement(own[part.tag] ?? part.tag, { ...part.props, key: `element ${index - count}` }, draw(part.children, asItIs));
+        const [key, { tag, props, children }] = [`element ${index - count}`, part];
+        if (isLong && tag === "tbody") return <Fragment key={key}>{draw(children, inGroups)}</Fragment>;
+        return createElement(own[tag] ?? tag, { ...props, key }, draw(children, asItIs, "columns" in props));
       }
       const key = `chunk ${count++}`;
       return wrap(<Chunk key={key} nodes={chunks[part] ?? "[]"} components={own} atOnce={atOnce} />, key);
@@ -49,6 +52,8 @@ const inBlocks = (chunk: ReactNode, key: string) => (
     {chunk}
   </div>
 );
+
+const inGroups = (rows: ReactNode, key: string) => <tbody key={key}>{rows}</tbody>;
 
 /** A part of a text that is drawn at once. While a long text arrives, only the last one is drawn anew. */
 const Chunk = memo(function Chunk({ nodes, components: own, atOnce }: {
@@ -97,12 +102,13 @@ function InlineCode({ children }: ComponentProps<"code">) {
   return <code className="inline-code">{children}</code>;
 }
 
-function Table({ children }: ComponentProps<"table">) {
+/** A table. The rows of a long one are in groups, of which those out of sight need no layout: all have the same columns. */
+function Table({ children, columns }: ComponentProps<"table"> & { columns?: Column[] }) {
   const table = useRef<HTMLTableElement>(null);
   return (
     <div className="group/table relative overflow-hidden rounded-xl border border-line">
       <div className="overflow-x-auto" role="group" aria-label="Table" tabIndex={0}>
-        <table ref={table} className="w-full">
+        <table ref={table} className={classes("w-full", columns && "long")} style={columns && widthsOf(columns)}>
           {children}
         </table>
       </div>
@@ -111,6 +117,13 @@ function Table({ children }: ComponentProps<"table">) {
       </div>
     </div>
   );
+}
+
+function widthsOf(columns: Column[]): CSSProperties {
+  const padding = 1.5;
+  const least = columns.reduce((sum, each) => sum + each.least, 0);
+  const tracks = columns.map((each) => `minmax(calc(${each.least}ch + ${padding}rem), ${each.most}fr)`).join(" ");
+  return { "--columns": tracks, minWidth: `calc(${least}ch + ${columns.length * padding}rem)` } as CSSProperties;
 }
 
 function tabSeparated(table: HTMLTableElement): string {

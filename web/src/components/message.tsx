@@ -186,7 +186,8 @@ function AssistantMessage(props: DrawnProps) {
             streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
             live={(live || asks) && isUnfinished(part)}
             question={isTool(part) ? questions.get(part.toolCallId) : undefined}
-            approve={approve}
+            // Only to parts that need them: the others would be drawn again when these change.
+            approve={isTool(part) && part.state === "approval-requested" ? approve : undefined}
             answer={index > lastStep && isUnfinished(part) ? answer : undefined}
           />
         </Fragment>

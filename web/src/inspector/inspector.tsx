@@ -1,7 +1,7 @@
 import { ChevronDown, Copy, Download, FolderOpen } from "lucide-react";
 import { readUIMessageStream, type UIMessage, type UIMessageChunk } from "ai";
 import { Tabs } from "radix-ui";
-import { useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { memo, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { asEventStream, dataOf, type Exchange, type Frame, type FrameTap, isRefusal } from "../frames";
 import { pretty } from "../parts";
 import { saveFile } from "../save-file";
@@ -115,7 +115,11 @@ export function Inspector({ tap, message, settings, close }: {
             <Frames exchange={exchange} chosen={frame} choose={setFrame} />
           </Tabs.Content>
           <Tabs.Content value="message" className="min-h-0 flex-1">
-            {recording ? <RecordedMessage exchange={exchange} /> : <MessageText message={message} />}
+            {recording ? (
+              <RecordedMessage exchange={exchange} />
+            ) : (
+              <MessageText message={message} growing={live.some((each) => each.frames.length > 0 && !each.end)} />
+            )}
           </Tabs.Content>
           {settings.check && (
             <Tabs.Content value="check" className="flex min-h-0 flex-1 flex-col">
@@ -137,12 +141,30 @@ export function Inspector({ tap, message, settings, close }: {
 
 const TEXT = "overflow-auto rounded-lg bg-surface p-3 font-mono text-xs leading-5 break-words whitespace-pre-wrap";
 
-function MessageText({ message }: { message: UIMessage | undefined }) {
+/** Lines that are drawn anew if one of them has changed. */
+const GROUP = 50;
+/** Characters of a value that are shown while the message grows: the end of a text that is longer. */
+const SHOWN = 1000;
+
+/** A message as JSON. While it `grows`, long texts are shortened: the browser would break all their lines anew each time. */
+function MessageText({ message, growing = false }: { message: UIMessage | undefined; growing?: boolean }) {
+  const lines = message ? JSON.stringify(message, growing ? shortened : undefined, 2).split("\n") : ["No answer yet."];
+  const groups = Array.from({ length: Math.ceil(lines.length / GROUP) }, (_, index) => lines.slice(index * GROUP, (index + 1) * GROUP));
   return (
     <pre className={`h-full ${TEXT}`} tabIndex={0} aria-label="Message">
-      {message ? pretty(message) : "No answer yet."}
+      {groups.map((group, index) => (
+        <Lines key={index} text={group.join("\n")} />
+      ))}
     </pre>
   );
+}
+
+const Lines = memo(function Lines({ text }: { text: string }) {
+  return <span className="block [contain-intrinsic-block-size:auto_62.5rem] [content-visibility:auto]">{text}</span>;
+});
+
+function shortened(_key: string, value: unknown): unknown {
+  return typeof value === "string" && value.length > SHOWN ? `… ${value.slice(-SHOWN)}` : value;
 }
 
 /** The message that the SDK's own reader makes of a recorded answer. */
