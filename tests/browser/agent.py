@@ -157,6 +157,7 @@ FORM: Final = {
             "email": {"type": "string", "format": "email"},
             "terrace": {"type": "boolean", "title": "Terrace", "description": "Outside"},
             "menu": {"type": "string", "title": "Menu", "oneOf": [{"const": "a", "title": "Large"}, {"const": "b"}]},
+            "age": {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "Age"},
             "extras": {"type": "array", "title": "Extras", "items": {"enum": ["flowers", "music"]}},
         },
         "required": ["guests", "name"],
@@ -165,6 +166,7 @@ FORM: Final = {
 SEAT: Final = {"message": "Which seat?", "options": ["4A", {"label": "By the window", "value": 7}]}
 QUESTIONS: Final[Mapping[str, list[tuple[str, Any]]]] = {
     "form": [("interrupt", FORM)],
+    "consent": [("interrupt", {"mode": "form", "message": "Is that right?", "requestedSchema": {"type": "object"}})],
     "again": [("interrupt", {**FORM, "error": "Guests must be a whole number."})],
     "visit": [("interrupt", {"mode": "url", "message": "Please pay.", "url": "https://example.org/pay"})],
     "evil": [("interrupt", {"mode": "url", "message": "Please pay.", "url": "javascript:window.hacked=1"})],
@@ -183,7 +185,7 @@ async def _question(turn: Turn) -> Said:
         return
     kind = turn.text.split()[1]
     for number, (tool, asked) in enumerate(QUESTIONS[kind]):
-        call_id = f"call-q-{len(turn.messages)}-{number}"
+        call_id = f"call-q-{number}"  # the same whenever it is asked
         if kind == "seat":
             yield Data("interrupt", {"id": call_id, "toolCallId": call_id, "value": SEAT}, call_id)
         yield ToolCall(call_id, tool, asked, dynamic=True)

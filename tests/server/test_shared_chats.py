@@ -69,7 +69,7 @@ async def test_anyone_with_the_token_reads_title_and_messages_and_nothing_else(
     assert [chat["shared"] for chat in (await get(client, "/api/chats"))["chats"]] == [True]
 
 
-@pytest.mark.parametrize("sdk", ["any", "7"])
+@pytest.mark.parametrize("sdk", ["any", "7", "5"])
 async def test_the_signatures_of_open_calls_stay_with_the_owner(chats: ChatStore, sdk: str) -> None:
     async def asking(_turn: Turn) -> AsyncIterator[parts.Part]:
         yield parts.Metadata({"model": "small"})
@@ -89,8 +89,8 @@ async def test_the_signatures_of_open_calls_stay_with_the_owner(chats: ChatStore
     assert "signature" not in json.dumps(shared)
     assert "usechat" not in shared["metadata"]
     assert shared["metadata"]["model"] == "small"
-    assert [part["state"] for part in shared["parts"][1:]] == [part["state"] for part in own["parts"][1:]]
-    assert shared["parts"][1]["approval"]["id"] == "approval-1"
+    assert [part.get("state") for part in shared["parts"]] == [part.get("state") for part in own["parts"]]
+    assert "approval-1" in json.dumps(shared["parts"])
 
 
 async def test_a_revoked_token_leads_nowhere(client: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:

@@ -8,6 +8,7 @@ import { FlowView } from "./flow/flow-view";
 import { FrameTap } from "./frames";
 import { Inspector } from "./inspector/inspector";
 import { AgentPicker } from "./agent-picker";
+import { isOpenCall } from "./parts";
 import type { ServerChats } from "./server-chats";
 import type { ServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
@@ -54,6 +55,7 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
   });
   if (!shown) return null;
   const last = messages.length - 1;
+  const isOpen = messages[last]?.parts.some(isOpenCall) ?? false;
   const failure = answers.failure !== undefined && <Failure answers={answers} />;
   const agent = served.agents.find(({ name }) => name === answers.agent) ?? served.agents[0];
   return (
@@ -66,12 +68,13 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
               key={message.id}
               message={message}
               streaming={busy && index === last && message.role === "assistant"}
-              live={answers.running && index === last}
+              // Without an open call nothing of these is needed, and a long message is not drawn again when they change.
+              live={isOpen && index === last && answers.running}
               editing={editing === message.id}
               setEditing={setEditing}
               failure={index === last && failure}
-              approve={index === last ? answers.approve : undefined}
-              answer={index === last ? answers.answer : undefined}
+              approve={isOpen && index === last ? answers.approve : undefined}
+              answer={isOpen && index === last ? answers.answer : undefined}
               edit={answers.edit}
               regenerate={answers.regenerate}
               versions={(answers.siblings[message.id] ?? []).join(" ")}

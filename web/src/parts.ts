@@ -11,6 +11,11 @@ export function toolName(part: ToolPart): string {
   return part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
 }
 
+/** Whether a call runs, or waits for the user. */
+export function isOpenCall(part: Part): part is ToolPart {
+  return isTool(part) && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
+}
+
 export function isData(part: Part): part is Part & { type: `data-${string}`; id?: string; data: unknown } {
   return part.type.startsWith("data-");
 }

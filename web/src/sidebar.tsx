@@ -81,7 +81,7 @@ export function Sidebar({ over, chats, current, running, query, setQuery, ...giv
             </ul>
           </section>
         ))}
-        {chats.length > most && <MoreChats key={most} show={() => setMost(most + PORTION)} />}
+        {chats.length > most && <MoreChats listed={most} show={() => setMost(most + PORTION)} />}
       </div>
     </nav>
   );
@@ -107,7 +107,7 @@ function useStable(given: ChatActions): ChatActions {
 }
 
 /** The end of a list that has more chats: they are shown when it comes into sight, or is pressed. */
-function MoreChats({ show }: { show: () => void }) {
+function MoreChats({ listed, show }: { listed: number; show: () => void }) {
   const latest = useRef(show);
   latest.current = show;
   const button = useRef<HTMLButtonElement>(null);
@@ -115,7 +115,7 @@ function MoreChats({ show }: { show: () => void }) {
     const seen = new IntersectionObserver((all) => all.some((each) => each.isIntersecting) && latest.current());
     if (button.current) seen.observe(button.current);
     return () => seen.disconnect();
-  }, []);
+  }, [listed]); // it tells anew whether the end is in sight
   return (
     <button ref={button} type="button" className="w-full rounded-lg px-3 py-2 text-left text-sm text-soft pointer-coarse:py-3" onClick={show}>
       More chats

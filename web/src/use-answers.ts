@@ -4,6 +4,7 @@ import { DefaultChatTransport, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { isBehind, isFirstShown, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
 import { CLIENT_TOOLS } from "./client-tools";
+import { QUESTION } from "./components/question";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
@@ -16,6 +17,9 @@ import { useKept } from "./use-kept";
 import { useLatest } from "./use-latest";
 
 const MAXIMUM_TRIES = 8;
+
+/** What a call says that ran when its answer was broken off; the server says the same. */
+const BROKEN_OFF = "The run was stopped before this tool finished.";
 
 /** How often a tab looks for an answer that another one has asked for. */
 const MAXIMUM_LOOKS = 4;
@@ -42,7 +46,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** Whether what it saved has another answer, which must not be overwritten. */
   const outdated = useRef(false);
   const [cutOff, setCutOff] = useState(false);
-  /** Whether the user has stopped the last answer, so that its open calls wait for nothing. */
+  /** Whether the answer is being stopped: its open calls wait for nobody. */
   const [stopped, setStopped] = useState(false);
   const [siblings, setSiblings] = useState<Record<string, string[]>>({});
   const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
@@ -87,9 +91,11 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       // AI SDK 5 knows no approvals.
       const approved = sdk.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? false;
       const ran = hasOutput.current && sdk.lastAssistantMessageIsCompleteWithToolCalls(options);
-      if (ran) hasOutput.current = false;
       const goesOn = approved || ran;
-      if (goesOn) continued.current = options.messages.at(-1);
+      if (goesOn) {
+        hasOutput.current = false;
+        continued.current = options.messages.at(-1);
+      }
       expected.current ||= goesOn;
       return goesOn;
     },
@@ -174,6 +180,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** End a resume. An answer that is missing is lost, unless another tab has only just asked for it. */
   function conclude(missing: boolean): void {
     if (missing && watchingNow.current && tries.current < MAXIMUM_LOOKS) return tryLater(follow);
+    if (missing && !continued.current) endCalls();
     setCutOff(missing);
     settle();
   }
@@ -213,11 +220,33 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     return ours.length > 0;
   }
 
-  function addOutput(part: ToolPart, output: unknown): void {
-    const { addToolOutput, addToolResult } = latest.current.chat;
+  function addOutput({ toolCallId, ...part }: ToolPart, output: unknown): void {
+    const { addToolOutput, addToolResult, messages: said, setMessages, sendMessage } = latest.current.chat;
+    const last = said.at(-1);
     hasOutput.current = true;
-    // The hook of AI SDK 5 has an older name for it.
-    void (addToolOutput ?? addToolResult)({ tool: toolName(part), toolCallId: part.toolCallId, output: output as never });
+    if (!last || !said.slice(0, -1).some((message) => message.parts.some((each) => isCall(each, toolCallId)))) {
+      // The hook of AI SDK 5 has an older name for it.
+      void (addToolOutput ?? addToolResult)({ tool: toolName(part as ToolPart), toolCallId, output: output as never });
+      return;
+    }
+    // The hook would change the first call of the chat that has this id.
+    const parts = last.parts.map((each) => (isCall(each, toolCallId) ? ({ ...each, state: "output-available", output } as Part) : each));
+    const answered = { ...last, parts };
+    const messages = [...said.slice(0, -1), answered];
+    setMessages(messages);
+    if (!sdk.lastAssistantMessageIsCompleteWithToolCalls({ messages })) return;
+    [hasOutput.current, continued.current, expected.current] = [false, answered, true];
+    void sendMessage();
+  }
+
+  /** End the calls of an answer that was broken off: they wait for nobody. */
+  function endCalls(): void {
+    latest.current.chat.setMessages((all) => {
+      const last = all.at(-1);
+      if (last?.role !== "assistant" || !last.parts.some(isRunning)) return all;
+      const parts = last.parts.map((part) => (isRunning(part) ? ({ ...part, state: "output-error", errorText: BROKEN_OFF } as Part) : part));
+      return [...all.slice(0, -1), { ...last, parts }];
+    });
   }
 
   /** Show what the server has, unless the page has something that the server never got; returns what is shown. */
@@ -241,7 +270,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }
 
   useEffect(() => {
-    if (!isFirstShown(id) && (!settings.auth || loadToken())) void resume();
+    if (!isFirstShown(id) && (!settings.auth || loadToken())) void resume().then(runClientTools);
     const again = () => lostNow.current && void resume();
     addEventListener("online", again);
     return () => {
@@ -281,7 +310,6 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       if (heldNow.current) hook.setMessages(shown);
       settle();
       setCutOff(false);
-      setStopped(false);
       hasOutput.current = false;
       continued.current = goesOn;
       expected.current = true;
@@ -337,10 +365,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         await fetch(url, options).catch(() => undefined);
         const { chat: hook, messages: shown } = latest.current;
         await hook.stop();
-        if (!lostNow.current) return;
-        hook.setMessages(shown);
-        hook.clearError();
-        settle();
+        if (lostNow.current) {
+          hook.setMessages(shown);
+          hook.clearError();
+          settle();
+        }
+        endCalls();
+        setStopped(false);
       },
     };
   }, [id, settings]);
@@ -381,11 +412,22 @@ function isUnsent(before: UIMessage[], loaded: UIMessage[]): boolean {
   if (last?.role === "user") return before.length > loaded.length;
   if (last === undefined || last.id !== known?.id) return false;
   const open = new Set(known.parts.filter(waitsForPage).map((part) => part.toolCallId));
-  return last.parts.some((part) => isTool(part) && open.has(part.toolCallId) && !waitsForPage(part));
+  return last.parts.some(
+    (part) => isTool(part) && open.has(part.toolCallId) && part.state !== "output-error" && !waitsForPage(part),
+  );
 }
 
 function waitsForPage(part: Part): part is ToolPart {
   return isTool(part) && (part.state === "approval-requested" || part.state === "input-available");
+}
+
+/** Whether an answer was broken off while this call ran. A question is not running: the answer ended with it. */
+function isRunning(part: Part): part is ToolPart {
+  return isTool(part) && (part.state === "input-streaming" || part.state === "input-available") && toolName(part) !== QUESTION;
+}
+
+function isCall(part: Part, id: string): boolean {
+  return isTool(part) && part.toolCallId === id;
 }
 
 function isComplete({ messages, running }: StoredChat): boolean {

@@ -151,7 +151,7 @@ _ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 def markdown_of(title: str, messages: Iterable[UIMessage]) -> str:
     """Return messages as Markdown: texts as they are, tool calls and data as JSON, files by name.
 
-    A half character, which no file can hold, becomes a question mark.
+    A half character, which no file can hold, becomes a question mark; NUL is left out.
     """
     blocks = [f"# {title or 'Chat'}"]
     for message in messages:

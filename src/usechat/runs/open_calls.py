@@ -155,10 +155,12 @@ def without_signatures(message: UIMessage) -> UIMessage:
 
 
 def _unsigned(part: Any) -> Any:
-    approval = part.get("approval")
-    if not isinstance(approval, Mapping):
+    # AI SDK 5 has no approvals: there a call of another tool asks for one, and has the signature in its input.
+    field = "input" if part.get("type") == f"tool-{APPROVAL_TOOL}" else "approval"
+    signed = part.get(field)
+    if not isinstance(signed, Mapping):
         return part
-    return {**part, "approval": {key: value for key, value in approval.items() if key != "signature"}}
+    return {**part, field: {key: value for key, value in signed.items() if key != "signature"}}
 
 
 # The check of a request's answers.

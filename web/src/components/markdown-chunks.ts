@@ -70,9 +70,10 @@ export interface Column {
 function columnsOf(table: Element): Column[] | undefined {
   const rows = elementsIn(table, "tr").map((row) => elementsIn(row, "th", "td"));
   const head = rows[0] ?? [];
-  if (rows.length <= MOST_ROWS || rows.some((row) => row.length !== head.length || row.some(isSpanning))) return undefined;
+  const isOdd = (row: Element[], at: number) => row.some(isSpanning) || (row.length !== head.length && at < rows.length - 1);
+  if (rows.length <= MOST_ROWS || rows.some(isOdd)) return undefined; // the last row may be incomplete
   return head.map((_, column) => {
-    const texts = rows.map((row) => textOf(row[column] as Node).trim());
+    const texts = rows.map((row) => textOf(row[column] ?? "").trim());
     const longest = (words: string[]) => words.reduce((most, word) => Math.max(most, word.length), 1);
     const most = longest(texts);
     const least = Math.max(longest(texts.flatMap((text) => text.split(/\s+/))), Math.min(most, READABLE));

@@ -30,13 +30,14 @@ interface Props {
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
   const { outline, chunks, atOnce } = useDrawing(text, streaming, anchors);
   const own = anchors ? withAnchors : components;
-  const draw = (all: Outline, wrap: (chunk: ReactNode, key: string) => ReactNode, isLong = false): ReactNode[] => {
+  const draw = (all: Outline, wrap: (chunk: ReactNode, key: string) => ReactNode): ReactNode[] => {
     let count = 0;
     return all.map((part, index) => {
       if (typeof part !== "number") {
         const [key, { tag, props, children }] = [`element ${index - count}`, part];
-        if (isLong && tag === "tbody") return <Fragment key={key}>{draw(children, inGroups)}</Fragment>;
-        return createElement(own[tag] ?? tag, { ...props, key }, draw(children, asItIs, "columns" in props));
+        const hasRows = tag === "tbody" && children.every((child) => typeof child === "number");
+        if (hasRows) return <Fragment key={key}>{draw(children, inGroups)}</Fragment>;
+        return createElement(own[tag] ?? tag, { ...props, key }, draw(children, asItIs));
       }
       const key = `chunk ${count++}`;
       return wrap(<Chunk key={key} nodes={chunks[part] ?? "[]"} components={own} atOnce={atOnce} />, key);
@@ -102,13 +103,13 @@ function InlineCode({ children }: ComponentProps<"code">) {
   return <code className="inline-code">{children}</code>;
 }
 
-/** A table. The rows of a long one are in groups, of which those out of sight need no layout: all have the same columns. */
-function Table({ children, columns }: ComponentProps<"table"> & { columns?: Column[] }) {
+/** A table. The rows of a large one are in groups. Of a long one, the groups out of sight need no layout. */
+function Table({ children, columns, dir }: ComponentProps<"table"> & { columns?: Column[] }) {
   const table = useRef<HTMLTableElement>(null);
   return (
     <div className="group/table relative overflow-hidden rounded-xl border border-line">
       <div className="overflow-x-auto" role="group" aria-label="Table" tabIndex={0}>
-        <table ref={table} className={classes("w-full", columns && "long")} style={columns && widthsOf(columns)}>
+        <table ref={table} dir={dir} className={classes("w-full", columns && "long")} style={columns && widthsOf(columns)}>
           {children}
         </table>
       </div>

@@ -1,7 +1,8 @@
 import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } from "lucide-react";
 import type { UIMessage } from "ai";
 import { Fragment, memo, useState, type ReactNode } from "react";
-import { isData, isTool, nodeOf, textOf, type Part } from "../parts";
+import { CLIENT_TOOLS } from "../client-tools";
+import { isData, isTool, nodeOf, textOf, toolName, type Part } from "../parts";
 import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
@@ -164,7 +165,7 @@ function AssistantMessage(props: DrawnProps) {
   const lastStep = message.parts.findLastIndex((part) => part.type === "step-start");
   // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
   // steps run on while the question waits.
-  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(isUnfinished);
+  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(waitsForPage);
   const empty = !streaming && !failure && !message.parts.some(isShown);
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
@@ -188,7 +189,7 @@ function AssistantMessage(props: DrawnProps) {
             question={isTool(part) ? questions.get(part.toolCallId) : undefined}
             // Only to parts that need them: the others would be drawn again when these change.
             approve={isTool(part) && part.state === "approval-requested" ? approve : undefined}
-            answer={index > lastStep && isUnfinished(part) ? answer : undefined}
+            answer={index > lastStep && waitsForPage(part) ? answer : undefined}
           />
         </Fragment>
       ))}
@@ -319,6 +320,11 @@ function isStreaming(part: Part, last: boolean): boolean {
 
 function isUnfinished(part: Part): boolean {
   return isTool(part) && (part.state === "input-streaming" || part.state === "input-available");
+}
+
+/** Whether a person must give the output of a call: neither the provider nor the page runs the tool. */
+function waitsForPage(part: Part): boolean {
+  return isTool(part) && part.state === "input-available" && !part.providerExecuted && !(toolName(part) in CLIENT_TOOLS);
 }
 
 function isSource(part: Part): part is Source {

@@ -1,5 +1,6 @@
 import { ExternalLink } from "lucide-react";
-import { useId, type FormEvent, type KeyboardEvent } from "react";
+import { useEffect, useId, useRef, type FormEvent, type KeyboardEvent } from "react";
+import { session } from "../storage";
 import { Button } from "../ui/button";
 import { focusPrompt } from "./prompt-input";
 import { isWebAddress } from "./sources";
@@ -27,16 +28,27 @@ interface Option {
 /** Any answer: a text, or JSON for an agent that wants an object or a list. */
 const FREE: Field = { name: undefined, kind: "free", required: true, schema: { title: "Your answer" }, options: [] };
 
+interface Props {
+  /** The id of the call. */
+  id: string;
+  /** The name of its tool. */
+  name: string;
+  asked: unknown;
+  answer: (output: unknown) => void;
+}
+
 /**
  * What an agent asks in a call that waits for an output of the page: a form, a web page to visit, a choice, or anything.
  * The answer to an elicitation of MCP has the shape of its result. Any other answer is the value itself.
  */
-export function Question({ name, asked, answer }: { name: string; asked: unknown; answer: (output: unknown) => void }) {
+export function Question({ id, name, asked, answer }: Props) {
+  const form = useKeptAnswer(id);
   const { mode, url, error } = objectOf(asked);
   const elicited = mode === "form" || mode === "url";
   const choices = choicesIn(asked);
-  const fields = mode === "url" || choices.length > 0 ? [] : (fieldsIn(asked) ?? [FREE]);
+  const fields = mode === "url" || choices.length > 0 ? [] : (fieldsIn(asked) ?? (mode === "form" ? [] : [FREE]));
   const give = (output: unknown) => {
+    form.forget();
     answer(output);
     focusPrompt(); // the element that has the focus goes away
   };
@@ -46,7 +58,13 @@ export function Question({ name, asked, answer }: { name: string; asked: unknown
     give(mode === "url" ? { action: "accept" } : mode === "form" ? { action: "accept", content } : content);
   };
   return (
-    <form className="space-y-3 border-t border-line bg-surface p-3 text-sm" aria-label="Answer the question" onSubmit={submit}>
+    <form
+      ref={form.ref}
+      className="space-y-3 border-t border-line bg-surface p-3 text-sm"
+      aria-label="Answer the question"
+      onChange={form.keep}
+      onSubmit={submit}
+    >
       <p className="whitespace-pre-wrap" dir="auto">
         {questionIn(asked) ?? `${name === QUESTION ? "The agent" : name} waits for an answer.`}
       </p>
@@ -79,6 +97,26 @@ export function Question({ name, asked, answer }: { name: string; asked: unknown
       </div>
     </form>
   );
+}
+
+/** Keep what is typed into a form until it is sent: another chat may be looked at meanwhile, or the page reloaded. */
+function useKeptAnswer(id: string) {
+  const ref = useRef<HTMLFormElement>(null);
+  const key = `usechat:answer:${id}`;
+  useEffect(() => {
+    const kept = JSON.parse(session.get(key) ?? "null") as [string, string][] | null;
+    if (!kept || !ref.current) return;
+    for (const field of ref.current.querySelectorAll<HTMLInputElement>("[name]")) {
+      const values = kept.filter(([name]) => name === field.name).map(([, value]) => value);
+      if (field.type === "checkbox") field.checked = values.includes(field.value);
+      else field.value = values[0] ?? "";
+    }
+  }, [key]);
+  return {
+    ref,
+    keep: () => ref.current && session.set(key, JSON.stringify([...new FormData(ref.current)])),
+    forget: () => session.remove(key),
+  };
 }
 
 /** The text of a question, where it has one. */
@@ -175,7 +213,7 @@ function limitsOf({ kind, schema }: Field) {
 function fieldsIn(asked: unknown): Field[] | undefined {
   const { requestedSchema, responseSchema } = objectOf(asked);
   const schema = objectOf(requestedSchema ?? responseSchema);
-  if (typeof schema["properties"] === "object") {
+  if (typeof schema["properties"] === "object" || requestedSchema !== undefined) {
     const required = Array.isArray(schema["required"]) ? schema["required"] : [];
     const properties = Object.entries(objectOf(schema["properties"]));
     return properties.map(([name, each]) => fieldOf(name, objectOf(each), required.includes(name)));
@@ -183,7 +221,8 @@ function fieldsIn(asked: unknown): Field[] | undefined {
   return Object.keys(schema).length > 0 ? [fieldOf(undefined, schema, true)] : undefined;
 }
 
-function fieldOf(name: string | undefined, schema: Schema, required: boolean): Field {
+function fieldOf(name: string | undefined, given: Schema, required: boolean): Field {
+  const schema = withoutNull(given);
   const type = typeOf(schema);
   const several = type === "array" ? optionsOf(objectOf(schema["items"])) : [];
   if (several.length > 0) return { name, kind: "choices", required, schema, options: several };
@@ -193,6 +232,14 @@ function fieldOf(name: string | undefined, schema: Schema, required: boolean): F
 }
 
 const KINDS: Record<string, Field["kind"]> = { string: "text", number: "number", integer: "number", boolean: "boolean" };
+
+/** The schema of a value that may also be null, as pydantic writes it: `anyOf` with the schema and null. */
+function withoutNull(schema: Schema): Schema {
+  const either = [schema["anyOf"], schema["oneOf"]].find(Array.isArray) as unknown[] | undefined;
+  const others = (either ?? []).map(objectOf).filter((each) => each["type"] !== "null");
+  const { anyOf: _, oneOf: __, ...rest } = schema;
+  return either && others.length === 1 && others.length < either.length ? { ...rest, ...others[0] } : schema;
+}
 
 /** The type of a value; of several, the one that is not null. */
 function typeOf({ type = "string" }: Schema): string {
@@ -214,7 +261,8 @@ function choicesIn(asked: unknown): Option[] {
   const listed = Array.isArray(options) ? options : Array.isArray(choices) ? choices : [];
   const found = listed.map((each) => {
     const { label, title, value, id } = objectOf(each);
-    return typeof each === "string" ? { label: each, value: each } : { label: label ?? title, value: value ?? id ?? each };
+    if (["string", "number", "boolean"].includes(typeof each)) return { label: String(each), value: each };
+    return { label: label ?? title, value: value ?? id ?? each };
   });
   return found.every((each): each is Option => typeof each.label === "string") ? found : [];
 }
@@ -230,7 +278,7 @@ function answerOf(form: HTMLFormElement, fields: Field[]): unknown {
 function valueOf({ kind, schema, options, required }: Field, given: string[]): unknown {
   const [text = ""] = given;
   if (kind === "boolean") return given.length > 0;
-  if (kind === "choices") return given.map((index) => options[Number(index)]?.value);
+  if (kind === "choices" && (required || given.length > 0)) return given.map((index) => options[Number(index)]?.value);
   if (text === "" && (kind !== "text" || !required)) return undefined;
   if (kind === "choice") return options[Number(text)]?.value;
   if (kind === "number") return Number(text);

@@ -62,8 +62,8 @@ export function Tool({ part, live, asked, approve, answer }: Props) {
   const name = toolName(part);
   const approval = approvalIn(part);
   const question = asked ?? (name === QUESTION ? part.input : undefined);
-  const waits = part.state === "input-available" && answer !== undefined;
-  const { text, icon: Icon, colour } = stateOf(part, { live, waits, isQuestion: question !== undefined, approvable: approve !== undefined });
+  const waits = answer !== undefined;
+  const { text, icon: Icon, colour } = stateOf(part, { live, waits, isQuestion: question !== undefined || approval !== undefined, approvable: approve !== undefined });
   const unexplained = asks && approve ? promptIn(part.input) === undefined : waits && question === undefined && !approval;
   const shown = open ?? (unexplained || part.state === "output-error");
   return (
@@ -88,7 +88,7 @@ export function Tool({ part, live, asked, approve, answer }: Props) {
       </Collapsible.Content>
       {asks && approve && <Approval name={name} input={part.input} decide={(approved) => approve(part.approval.id, approved)} />}
       {waits && approval && <Approval {...approval} decide={(approved) => answer(part, { approved })} />}
-      {waits && !approval && <Question name={name} asked={question} answer={(output) => answer(part, output)} />}
+      {waits && !approval && <Question id={part.toolCallId} name={name} asked={question} answer={(output) => answer(part, output)} />}
     </Collapsible.Root>
   );
 }

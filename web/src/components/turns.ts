@@ -49,6 +49,9 @@ function useDrawingLater<T>(drawn: RefObject<T | undefined>, value: T, queue: Se
   }, [drawn, waits, value, queue]);
 }
 
+// Paper shows what is out of sight on the screen, too.
+addEventListener("beforeprint", () => [...waiting, ...outOfSight].forEach((draw) => draw()));
+
 /** Update what is drawn in the next frame, together with what has its turn there: then the page is laid out once. */
 export function inNextFrame(update: () => void): void {
   updates.push(update);
