@@ -424,6 +424,17 @@ async def _flow(turn: Turn) -> Said:
     yield Data("flow-status", {"status": "complete", "flowName": "three-nodes"}, "flow")
 
 
+async def _chain(turn: Turn) -> Said:
+    """Twenty nodes below each other; the last one runs."""
+    nodes = [f"node-{number}" for number in range(20)]
+    edges = [{"from": one, "to": other} for one, other in itertools.pairwise(nodes)]
+    yield Data("flow-graph", {"nodes": [{"id": node} for node in nodes], "edges": edges}, "graph")
+    yield Data("flow-status", {"status": "running", "flowName": "chain"}, "flow")
+    yield Data("node-status", {"nodeId": nodes[-1], "runId": "last", "status": "running"}, "last")
+    await _held(turn)
+    yield "Done."
+
+
 async def _parallel(_turn: Turn) -> Said:
     """Thirty nodes: one that leads to fourteen beside each other, each with one below; the last fails."""
     above, below = [f"search-{number}" for number in range(14)], [f"read-{number}" for number in range(14)]
@@ -451,6 +462,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "blocks": _blocks,
     "broken": _broken,
     "cards": _cards,
+    "chain": _chain,
     "cited": _cited,
     "clock": _clock,
     "code": _saying(LONG_CODE),

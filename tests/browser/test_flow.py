@@ -1,6 +1,9 @@
 """The flow beside the chat, drawn from message parts alone."""
 
 import re
+from typing import Literal
+
+import pytest
 
 from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage
@@ -64,3 +67,35 @@ def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: 
         *("search-0", "look", "search-0", "Words of search-0"),
     ]
     expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_the_diagram_follows_the_node_that_runs(
+    open_page: OpenPage, motion: Literal["no-preference", "reduce"]
+) -> None:
+    page = open_page()
+    page.emulate_media(reduced_motion=motion)
+    ask(page, "chain held")
+    nodes = page.get_by_role("complementary", name="Flow").locator(".node")
+    expect(nodes).to_have_count(20)
+    expect(nodes.last).to_be_in_viewport()
+    expect(nodes.first).not_to_be_in_viewport()
+    go_on(page)
+    wait_until_idle(page)
+
+
+def test_the_edge_of_the_flow_is_dragged_and_stays_there(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "flow please")
+    wait_until_idle(page)
+    flow = page.get_by_role("complementary", name="Flow")
+    edge = page.get_by_role("separator", name="Width of Flow")
+    box = edge.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, 400)
+    page.mouse.down()
+    page.mouse.move(1280 - 500, 400, steps=4)
+    page.mouse.up()
+    assert flow.evaluate("panel => panel.clientWidth") in (499, 500)
+    page.reload()
+    expect(edge).to_have_attribute("aria-valuenow", "500")

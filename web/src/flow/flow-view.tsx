@@ -31,7 +31,7 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
     box.current.scrollTo({
       left: scale * (place.x + WIDTH / 2) - clientWidth / 2,
       top: scale * (place.y + HEIGHT / 2) - clientHeight / 2,
-      behavior: "smooth",
+      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth",
     });
   }, [active]);
   const title = (
