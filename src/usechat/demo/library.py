@@ -17,6 +17,7 @@ import posixpath
 import re
 import sqlite3
 import tomllib
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
@@ -205,6 +206,7 @@ class Library:
         self._spelling = Spelling([*pages.values(), *vocabulary.keywords.values(), *map(" ".join, lists)])
         self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, self._index.close)  # Python 3.13 warns of a connection that nobody closes
         words = defaultdict[str, list[str]](list)
         for name, keywords in vocabulary.keywords.items():
             words[self.place_of(name)].append(keywords)
