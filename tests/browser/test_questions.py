@@ -107,6 +107,8 @@ def test_what_was_typed_into_a_form_stays(open_page: OpenPage) -> None:
     write("4", "Guests")(page)
     page.get_by_label("music").check()
     page.get_by_role("button", name="New chat").click()
+    ask(page, "question form again")
+    expect(page.get_by_label("Guests")).to_have_value("")
     page.get_by_role("button", name="question form", exact=True).click()
     expect(page.get_by_label("Guests")).to_have_value("4")
     page.reload()
@@ -154,6 +156,7 @@ def test_an_answer_to_one_of_two_questions_waits_for_the_other(
     forms.last.get_by_label("Your answer").fill("second")
     forms.last.get_by_label("Your answer").press("Enter")
     expect(forms).to_have_count(1)
+    wait_until_idle(page)  # the answer is kept
     page.reload()
     expect(forms).to_have_count(1)
     expect(forms).to_contain_text("The first?")

@@ -11,9 +11,14 @@ export function toolName(part: ToolPart): string {
   return part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
 }
 
+/** Whether a call has no outcome, and needs no approval. */
+export function isUnfinished(part: Part): part is ToolPart {
+  return isTool(part) && (part.state === "input-streaming" || part.state === "input-available");
+}
+
 /** Whether a call runs, or waits for the user. */
 export function isOpenCall(part: Part): part is ToolPart {
-  return isTool(part) && ["input-streaming", "input-available", "approval-requested"].includes(part.state);
+  return isUnfinished(part) || (isTool(part) && part.state === "approval-requested");
 }
 
 export function isData(part: Part): part is Part & { type: `data-${string}`; id?: string; data: unknown } {

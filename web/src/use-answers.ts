@@ -8,7 +8,7 @@ import { QUESTION } from "./components/question";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
-import { isTool, toolName, type Part, type ToolPart } from "./parts";
+import { isOpenCall, isTool, isUnfinished, toolName, type Part, type ToolPart } from "./parts";
 import type { LoadedChat, ServerChats } from "./server-chats";
 import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
@@ -220,13 +220,15 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     return ours.length > 0;
   }
 
-  function addOutput({ toolCallId, ...part }: ToolPart, output: unknown): void {
+  /** Give a call of the last answer its output. The hook sends it as soon as every call of the last step has one. */
+  function addOutput(call: ToolPart, output: unknown): void {
+    const { toolCallId } = call;
     const { addToolOutput, addToolResult, messages: said, setMessages, sendMessage } = latest.current.chat;
     const last = said.at(-1);
     hasOutput.current = true;
     if (!last || !said.slice(0, -1).some((message) => message.parts.some((each) => isCall(each, toolCallId)))) {
       // The hook of AI SDK 5 has an older name for it.
-      void (addToolOutput ?? addToolResult)({ tool: toolName(part as ToolPart), toolCallId, output: output as never });
+      void (addToolOutput ?? addToolResult)({ tool: toolName(call), toolCallId, output: output as never });
       return;
     }
     // The hook would change the first call of the chat that has this id.
@@ -411,19 +413,15 @@ function isUnsent(before: UIMessage[], loaded: UIMessage[]): boolean {
   const [last, known] = [before.at(-1), loaded.at(-1)];
   if (last?.role === "user") return before.length > loaded.length;
   if (last === undefined || last.id !== known?.id) return false;
-  const open = new Set(known.parts.filter(waitsForPage).map((part) => part.toolCallId));
+  const open = new Set(known.parts.filter(isOpenCall).map((part) => part.toolCallId));
   return last.parts.some(
-    (part) => isTool(part) && open.has(part.toolCallId) && part.state !== "output-error" && !waitsForPage(part),
+    (part) => isTool(part) && open.has(part.toolCallId) && part.state !== "output-error" && !isOpenCall(part),
   );
-}
-
-function waitsForPage(part: Part): part is ToolPart {
-  return isTool(part) && (part.state === "approval-requested" || part.state === "input-available");
 }
 
 /** Whether an answer was broken off while this call ran. A question is not running: the answer ended with it. */
 function isRunning(part: Part): part is ToolPart {
-  return isTool(part) && (part.state === "input-streaming" || part.state === "input-available") && toolName(part) !== QUESTION;
+  return isUnfinished(part) && toolName(part) !== QUESTION;
 }
 
 function isCall(part: Part, id: string): boolean {

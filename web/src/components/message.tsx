@@ -2,7 +2,7 @@ import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } fro
 import type { UIMessage } from "ai";
 import { Fragment, memo, useState, type ReactNode } from "react";
 import { CLIENT_TOOLS } from "../client-tools";
-import { isData, isTool, nodeOf, textOf, toolName, type Part } from "../parts";
+import { isData, isTool, isUnfinished, nodeOf, textOf, toolName, type Part } from "../parts";
 import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
@@ -165,7 +165,7 @@ function AssistantMessage(props: DrawnProps) {
   const lastStep = message.parts.findLastIndex((part) => part.type === "step-start");
   // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
   // steps run on while the question waits.
-  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(waitsForPage);
+  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(waitsForPerson);
   const empty = !streaming && !failure && !message.parts.some(isShown);
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
@@ -189,7 +189,7 @@ function AssistantMessage(props: DrawnProps) {
             question={isTool(part) ? questions.get(part.toolCallId) : undefined}
             // Only to parts that need them: the others would be drawn again when these change.
             approve={isTool(part) && part.state === "approval-requested" ? approve : undefined}
-            answer={index > lastStep && waitsForPage(part) ? answer : undefined}
+            answer={index > lastStep && waitsForPerson(part) ? answer : undefined}
           />
         </Fragment>
       ))}
@@ -297,7 +297,7 @@ const AssistantPart = memo(function AssistantPart({ id, part, streaming, live, q
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
   if (isTool(part)) {
     const asked: unknown = question === undefined ? undefined : JSON.parse(question);
-    return <Tool part={part} live={live} asked={asked} approve={approve} answer={answer} />;
+    return <Tool id={id} part={part} live={live} asked={asked} approve={approve} answer={answer} />;
   }
   if (isData(part)) return <DataPart type={part.type} data={part.data} />;
   return null;
@@ -318,12 +318,8 @@ function isStreaming(part: Part, last: boolean): boolean {
   return part.type === "reasoning" && last && part.state !== "done";
 }
 
-function isUnfinished(part: Part): boolean {
-  return isTool(part) && (part.state === "input-streaming" || part.state === "input-available");
-}
-
 /** Whether a person must give the output of a call: neither the provider nor the page runs the tool. */
-function waitsForPage(part: Part): boolean {
+function waitsForPerson(part: Part): boolean {
   return isTool(part) && part.state === "input-available" && !part.providerExecuted && !(toolName(part) in CLIENT_TOOLS);
 }
 

@@ -29,7 +29,7 @@ interface Option {
 const FREE: Field = { name: undefined, kind: "free", required: true, schema: { title: "Your answer" }, options: [] };
 
 interface Props {
-  /** The id of the call. */
+  /** What the typed answer is kept by. */
   id: string;
   /** The name of its tool. */
   name: string;
@@ -286,7 +286,7 @@ function valueOf({ kind, schema, options, required }: Field, given: string[]): u
   return kind === "json" || /^\s*[[{]/.test(text) ? jsonOr(text) : text;
 }
 
-/** The value of a JSON text; the text if it is none, which the agent then says. */
+/** The value of a text in JSON. Any other text stays a text. */
 function jsonOr(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;

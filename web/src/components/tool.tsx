@@ -1,7 +1,7 @@
 import { Ban, Check, ChevronRight, CircleAlert, CircleHelp, LoaderCircle, type LucideIcon } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useState } from "react";
-import { pretty, toolName, type ToolPart } from "../parts";
+import { isUnfinished, pretty, toolName, type ToolPart } from "../parts";
 import { Button } from "../ui/button";
 import { classes } from "../ui/classes";
 import { CopyButton } from "./copy-button";
@@ -44,6 +44,8 @@ export interface AnswerCall {
 }
 
 interface Props {
+  /** Of the part; the id of a call may occur in several messages. */
+  id: string;
   part: ToolPart;
   /** Whether the answer with this call is still received. */
   live: boolean;
@@ -54,11 +56,10 @@ interface Props {
 }
 
 /** One tool call: its input, its output or error, and the approval buttons, or the form for its answer. */
-export function Tool({ part, live, asked, approve, answer }: Props) {
+export function Tool({ id, part, live, asked, approve, answer }: Props) {
   const asks = part.state === "approval-requested";
-  const unfinished = part.state === "input-streaming" || part.state === "input-available";
   const [open, setOpen] = useState<boolean>();
-  const took = useDuration(part.toolCallId, unfinished && live);
+  const took = useDuration(part.toolCallId, isUnfinished(part) && live);
   const name = toolName(part);
   const approval = approvalIn(part);
   const question = asked ?? (name === QUESTION ? part.input : undefined);
@@ -88,7 +89,7 @@ export function Tool({ part, live, asked, approve, answer }: Props) {
       </Collapsible.Content>
       {asks && approve && <Approval name={name} input={part.input} decide={(approved) => approve(part.approval.id, approved)} />}
       {waits && approval && <Approval {...approval} decide={(approved) => answer(part, { approved })} />}
-      {waits && !approval && <Question id={part.toolCallId} name={name} asked={question} answer={(output) => answer(part, output)} />}
+      {waits && !approval && <Question id={id} name={name} asked={question} answer={(output) => answer(part, output)} />}
     </Collapsible.Root>
   );
 }
@@ -100,10 +101,11 @@ interface Circumstances {
   approvable: boolean;
 }
 
-function stateOf({ state }: ToolPart, { live, waits, isQuestion, approvable }: Circumstances): State {
+function stateOf(part: ToolPart, { live, waits, isQuestion, approvable }: Circumstances): State {
+  const { state } = part;
   if (waits) return AWAITING_ANSWER;
   if (state === "approval-requested" && !approvable) return NOT_ANSWERED;
-  if ((state === "input-streaming" || state === "input-available") && !live) return isQuestion ? NOT_ANSWERED : NO_RESULT;
+  if (isUnfinished(part) && !live) return isQuestion ? NOT_ANSWERED : NO_RESULT;
   return STATES[state] ?? { text: state, icon: CircleHelp, colour: "text-soft" };
 }
 
