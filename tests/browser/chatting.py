@@ -5,7 +5,7 @@ from typing import Any
 
 from playwright.sync_api import FilePayload, Page, Route, expect
 
-from tests.browser.agent import GATES
+from tests.browser.agent import open_gates
 from tests.conformance.served import eventually
 
 __all__ = [
@@ -54,8 +54,8 @@ def chat_id(page: Page) -> str:
 
 
 def go_on(page: Page) -> None:
-    """Let the held answer of this chat go on."""
-    GATES.open(chat_id(page))
+    """Let the held answer of this chat go on to its end."""
+    open_gates(chat_id(page))
 
 
 def hold_the_next(page: Page, url: str) -> list[Route]:

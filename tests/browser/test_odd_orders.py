@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.agent import GATES, answer
+from tests.browser.agent import answer, open_gates
 from tests.browser.chatting import ask, chat_id, delete_chat, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import numbers, wait_for_the_count
@@ -95,7 +95,7 @@ def test_a_chat_that_is_deleted_while_it_answers_is_put_back_and_goes_on(
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("number-10 ")).to_be_visible()
     assert chat_id(page) == counting
-    GATES.open(counting)
+    open_gates(counting)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
     assert numbers(page) == list(range(1, 101))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.agent import GATES
+from tests.browser.agent import GATES, open_gates
 from tests.browser.chatting import ask, chat_id, expect, go_on, hold_the_next, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served, eventually
@@ -19,6 +19,8 @@ def numbers(page: Page) -> list[int]:
 
 
 def wait_for_the_count(page: Page) -> None:
+    GATES.open(chat_id(page))
+    expect(page.get_by_text("number-99 ")).to_be_visible()  # before that it may not have resumed the answer
     go_on(page)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
@@ -159,7 +161,7 @@ def test_an_answer_goes_on_while_another_chat_is_looked_at(open_page: OpenPage) 
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     chats = page.get_by_role("navigation", name="Chats")
     expect(chats.get_by_role("img", name="Answering:")).to_be_visible()
-    GATES.open(counting)
+    open_gates(counting)
     expect(chats.get_by_role("img", name="Answering:")).to_be_hidden()
     chats.get_by_role("button", name="count held", exact=True).click()
     wait_for_the_count(page)

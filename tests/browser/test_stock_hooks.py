@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from tests.browser.agent import GATES, PICTURE
+from tests.browser.agent import PICTURE, open_gates
 from tests.browser.building import HERE, front_end
 from tests.browser.chatting import expect
 from tests.conformance.served import PATIENCE, serving
@@ -124,7 +124,7 @@ def test_a_reload_resumes_the_answer(page: Page, chat: str) -> None:
     page.reload()
     expect(answer_part(page, "text")).to_contain_text("number-20 ")
     expect(page.locator("form")).to_have_attribute("data-status", "streaming")
-    GATES.open(chat)
+    open_gates(chat)
     expect(answer_part(page, "text")).to_contain_text("number-99 number-100 end-of-count")
     expect(page.locator("form")).to_have_attribute("data-status", "ready")
     assert answer_part(page, "text").inner_text().count("number-10 ") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route
 
-from tests.browser.agent import GATES, answer
+from tests.browser.agent import answer, open_gates
 from tests.browser.building import EXAMPLES, HERE, build, install
 from tests.browser.chatting import expect
 from tests.browser.test_front_ends import FrontEnd
@@ -113,7 +113,7 @@ def test_assistant_ui_goes_on_with_an_answer_that_runs_while_it_is_reloaded(
     listed.click()
     expect(said.last).to_contain_text("number-10 ")
     [chat] = page.request.get(f"{address}api/chats").json()["chats"]
-    GATES.open(chat["id"])
+    open_gates(chat["id"])
     expect(said.last).to_contain_text("end-of-count")
     expect(said).to_have_count(1)
     send(page, "go on")
@@ -132,7 +132,7 @@ def test_assistant_ui_loads_again_if_the_answer_has_ended_before_it_could_resume
     [chat] = page.request.get(f"{address}api/chats").json()["chats"]
 
     def end_first(route: Route) -> None:
-        GATES.open(chat["id"])
+        open_gates(chat["id"])
         eventually(lambda: not page.request.get(f"{address}api/chats").json()["chats"][0]["running"], "it has ended")
         route.continue_()
 
@@ -161,7 +161,7 @@ def test_a_page_like_the_template_edits_reloads_and_resumes(context: BrowserCont
     expect(said.last).to_contain_text("number-10 ")
     page.reload()
     expect(said.last).to_contain_text("number-10 ")
-    GATES.open(page.url.partition("chat=")[2])
+    open_gates(page.url.partition("chat=")[2])
     expect(said.last).to_contain_text("end-of-count")
     expect(said).to_have_count(2)
     page.goto(address)

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page
 
 from tests.browser.agent import MARKDOWN, PICTURE, answer
-from tests.browser.chatting import expect, expect_copied, go_on, text_file, wait_until_idle
+from tests.browser.chatting import expect, expect_copied, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
-from tests.browser.test_recovery import expect_no_loss
+from tests.browser.test_recovery import expect_no_loss, wait_for_the_count
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import PATIENCE, eventually
 from usechat.chats import MemoryChats
@@ -325,9 +325,7 @@ def test_an_answer_goes_on_after_the_network_was_away(open_page: OpenPage) -> No
         served.cut()
         expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
         page.context.set_offline(False)
-        go_on(page)
-        expect(page.get_by_text("end-of-count")).to_be_visible()
-        wait_until_idle(page)
+        wait_for_the_count(page)
 
 
 def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
