@@ -155,6 +155,29 @@ async def test_what_the_task_raises_is_raised_in_the_turn_that_reads_it() -> Non
         [event async for event in tasks.events(approved("c1"), "h", start)]
 
 
+async def test_questions_are_the_last_events_unless_the_reader_takes_its_time() -> None:
+    tasks: WaitingTasks[str] = WaitingTasks()
+    is_read = asyncio.Event()
+
+    async def start(task: WaitingTask[str]) -> AsyncGenerator[str]:
+        asking = asyncio.create_task(task.ask("c1", "ask"))
+        await asyncio.sleep(0)
+        yield "beside it"
+        await is_read.wait()
+        yield "while it is read"
+        await asking
+        yield "done"
+
+    told = []
+    async for event in tasks.events(turn_of(user("Dig.")), "h", start):
+        told.append(event)
+        if event == "ask":
+            is_read.set()
+            await asyncio.sleep(0.01)
+    assert told == ["beside it", "ask", "while it is read"]
+    assert [event async for event in tasks.events(approved("c1"), "h", start)] == ["done"]
+
+
 class Parts:
     """Passes parts on."""
 

@@ -11,6 +11,9 @@ reach it from other workers through :mod:`usechat.forwarded_turns`.
 
 A source calls :meth:`WaitingTasks.events`, and the framework's callback :meth:`WaitingTask.ask`. ``emit`` works in the
 task in later turns, too.
+
+Questions are the last events of a turn. A page posts its answers when every call of the last step has one, so what a
+parallel branch does after a question must not be in the question's step, nor begin another step behind it.
 """
 
 import asyncio
@@ -40,6 +43,14 @@ Answer: TypeAlias = ApprovalAnswer | ToolOutput | None
 """What a person answered; ``None`` if the next turn brought no answer to this call."""
 
 
+class _Question(Generic[Event]):
+    """An entry of a queue: the event that asks the page about a call."""
+
+    def __init__(self, call_id: str, event: Event) -> None:
+        self.call_id = call_id
+        self.event = event
+
+
 class _Ended:
     """The last entry of a queue: how the task ended."""
 
@@ -62,7 +73,7 @@ class WaitingTask(Generic[Event]):
     def __init__(
         self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]", *, settle_seconds: float = 0
     ) -> None:
-        self._queue: asyncio.Queue[Event | _Ended] = asyncio.Queue(_AHEAD)
+        self._queue: asyncio.Queue[Event | _Question[Event] | _Ended] = asyncio.Queue(_AHEAD)
         self._settle_seconds = settle_seconds
         self._asked: dict[str, asyncio.Future[Answer]] = {}
         self._shown: frozenset[str] = frozenset()
@@ -83,17 +94,12 @@ class WaitingTask(Generic[Event]):
         """Whether the task has ended, or was cancelled."""
         return self._is_cancelled or self._task.done()
 
-    @property
-    def has_asked(self) -> bool:
-        """Whether a question has no answer yet."""
-        return bool(self._asked)
-
     async def ask(self, call_id: str, question: Event) -> Answer:
         """Give an event that asks the page about a call, and wait for the answer of a later turn."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[call_id] = answer
         try:
-            await self.send(question)
+            await self._queue.put(_Question(call_id, question))
             return await answer
         finally:
             self._asked.pop(call_id, None)
@@ -129,17 +135,26 @@ class WaitingTask(Generic[Event]):
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yield events until the task waits for answers, or has ended; raise what it raised."""
+        questions: list[_Question[Event]] = []
         while True:
-            event = await self._queue.get()
-            if isinstance(event, _Ended):
-                if event.error is not None:
-                    raise event.error
+            entry = await self._queue.get()
+            if isinstance(entry, _Ended):
+                if entry.error is not None:
+                    raise entry.error
                 return
-            yield event
+            if isinstance(entry, _Question):
+                questions.append(entry)
+            else:
+                yield entry
             if self._asked and self._queue.empty():
                 await asyncio.sleep(self._settle_seconds)  # parallel calls ask one after the other
                 if self.is_waiting:
-                    return
+                    for question in questions:
+                        if question.call_id in self._asked:
+                            yield question.event
+                    questions.clear()
+                    if self.is_waiting:
+                        return
 
     async def cancel(self) -> None:
         """Cancel the task, and wait until it has ended. Questions without an answer get ``None``."""
@@ -219,12 +234,14 @@ class WaitingTasks(Generic[Event]):
             if task is not None:
                 await task.cancel()
             task = WaitingTask(start, settle_seconds=self._settle_seconds)
+        is_paused = False
         try:
             async with contextlib.aclosing(task.events()) as events:
                 async for event in events:
                     yield event
+            is_paused = task.is_waiting and not turn.stopped
         finally:
-            if task.is_waiting and not turn.stopped:
+            if is_paused:
                 self._keep(handle, task)
             else:
                 await task.cancel()

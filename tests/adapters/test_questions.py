@@ -29,10 +29,10 @@ class Driven:
         self._source = source
         self._states = states or MemoryStates()
 
-    async def turn(self, *messages: Any, identity: str = "ada", said: list[Part] | None = None) -> list[Part]:
+    async def turn(self, *messages: Any, identity: str = "ada") -> list[Part]:
         context = TurnContext(request(*messages), identity=Identity(identity))
         context.states = self._states
-        said = [] if said is None else said
+        said: list[Part] = []
         context.connect(said.append)
         context.enter()
         write = context.write
@@ -41,7 +41,7 @@ class Driven:
                 await self._source.drive(context)
             finally:
                 context.disconnect(write)
-        return list(said)
+        return said
 
 
 def asked_in(said: list[Part]) -> list[ToolCall]:
@@ -137,6 +137,76 @@ async def test_what_is_said_between_two_turns_is_shown_by_the_second() -> None:
     assert await driven.turn(*answered((one, 1))) == [Data("progress", 50), Text("1")]
 
 
+BESIDE: list[list[Part]] = [
+    [ToolCall("c2", "search", {})],
+    [Step(), Text("Meanwhile.")],
+    [Text("Meanwhile. "), Data("progress", 50)],
+    [ToolCall("c2", "search", {}), ToolResult("c2", 3), Step(), ToolCall("c3", "search", {})],
+]
+
+
+@pytest.mark.parametrize("said_beside", BESIDE, ids=["a call", "a step", "text", "calls"])
+async def test_what_a_parallel_branch_says_after_a_question_comes_before_it(said_beside: list[Part]) -> None:
+    """A page posts an answer once every call of the last step has an output: nothing else may be in that step."""
+
+    async def agent(_turn: Turn) -> AsyncIterator[Part]:
+        asking = asyncio.create_task(ask_page("one"))
+        await asyncio.sleep(0.01)
+        for part in said_beside:
+            yield part
+        yield Text(str(output_of(await asking)))
+
+    driven = Driven(AskingSource(agent))
+    said = await driven.turn(user("Dig."))
+    [one] = asked_in(said)
+    assert said[: len(said_beside)] == said_beside
+    assert said[len(said_beside) :] == [Step(leaves_calls=True), *said[-2:]]
+    assert said[-1] == one
+    assert await driven.turn(*answered((one, 1))) == [Text("1")]
+
+
+async def test_what_is_said_after_a_question_between_two_turns_comes_before_it_in_the_second() -> None:
+    turn_is_over, is_told = asyncio.Event(), asyncio.Event()
+
+    async def later() -> Any:
+        await turn_is_over.wait()
+        asking = asyncio.create_task(ask_page("two"))
+        await asyncio.sleep(0.01)
+        emit("progress", 50)
+        is_told.set()
+        return output_of(await asking)
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        second = asyncio.create_task(later())
+        yield f"{output_of(await ask_page('one'))}, "
+        yield f"{await second}"
+
+    driven = Driven(AskingSource(agent))
+    [one] = asked_in(await driven.turn(user("Dig.")))
+    turn_is_over.set()
+    await is_told.wait()
+    said = await driven.turn(*answered((one, 1)))
+    [two] = asked_in(said)
+    assert said == [Data("progress", 50), Text("1, "), Step(leaves_calls=True), *said[-2:]]
+    assert said[-1] == two
+    assert await driven.turn(*answered((one, 1), (two, 2))) == [Text("2")]
+
+
+async def test_a_question_that_is_withdrawn_at_once_is_not_shown() -> None:
+    async def agent(_turn: Turn) -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await ask_page("one")
+        except TimeoutError:
+            return str(output_of(await ask_page("two")))
+        return "never"
+
+    driven = Driven(AskingSource(agent))
+    [two] = asked_in(await driven.turn(user("Dig.")))
+    assert two.input == "two"
+    assert await driven.turn(*answered((two, 2))) == [Text("2")]
+
+
 async def test_a_new_message_cancels_the_agent_that_waits_and_its_question() -> None:
     noted: list[Any] = []
 
@@ -171,17 +241,14 @@ async def test_a_turn_that_is_stopped_while_it_asks_cancels_the_agent() -> None:
             noted.append("cancelled")
             raise
 
-    said: list[Part] = []
     driven = Driven(AskingSource(agent))
-    running = asyncio.create_task(driven.turn(user("Dig."), said=said))
-    async with asyncio.timeout(PATIENCE):
-        while not asked_in(said):  # noqa: ASYNC110 (the agent asks in another task)
-            await asyncio.sleep(0)
+    running = asyncio.create_task(driven.turn(user("Dig.")))
+    await asyncio.sleep(0.05)  # the turn waits for further questions
     running.cancel()
     await asyncio.wait([running])
     assert noted == ["cancelled"]
     with pytest.raises(PublicError, match=PAUSE_IS_GONE):
-        await driven.turn(*answered((asked_in(said)[0], 3)))
+        await driven.turn(*answered((ToolCall(f"{conversation.ASKED}c1", "interrupt", "How deep?"), 3)))
 
 
 async def test_an_answer_is_refused_if_the_process_that_asked_is_gone_or_it_comes_from_somebody_else() -> None:

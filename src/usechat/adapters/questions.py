@@ -59,7 +59,7 @@ class AskingTurns:
     ) -> None:
         self._drive = drive
         self._name = f"{name}/questions"
-        self._tasks: WaitingTasks[None] = WaitingTasks(
+        self._tasks: WaitingTasks[ToolCall] = WaitingTasks(
             seconds=wait_seconds, settle_seconds=_SETTLE_SECONDS, keeps_parts=True, is_answer=_is_answer
         )
         self._forwarded = ForwardedTurns(self._drive_here, self._tasks.is_waiting, is_answer=_is_answer)
@@ -73,13 +73,19 @@ class AskingTurns:
 
     async def _drive_here(self, context: TurnContext) -> None:
         context.enter()
-        async for _ in self._tasks.events(context.turn, self._handle(context.turn), partial(self._run, context)):
-            pass
+        has_asked = False
+        async for call in self._tasks.events(context.turn, self._handle(context.turn), partial(self._run, context)):
+            if not has_asked:
+                # In a step of its own: the page posts again as soon as every call of the last step is answered.
+                context.send(Step(leaves_calls=True))
+            has_asked = True
+            context.send(Data(conversation.QUESTION, _shown(call), call.tool_call_id))
+            context.send(call)
 
-    async def _run(self, context: TurnContext, task: WaitingTask[None]) -> AsyncGenerator[None]:
-        context.ask = partial(_ask, context, task)
+    async def _run(self, context: TurnContext, task: WaitingTask[ToolCall]) -> AsyncGenerator[ToolCall]:
+        context.ask = partial(_ask, task)
         await self._drive(context)
-        no_events: tuple[None, ...] = ()  # parts go to the context; only questions are events
+        no_events: tuple[ToolCall, ...] = ()  # parts go to the context; only questions are events
         for event in no_events:
             yield event
 
@@ -87,17 +93,16 @@ class AskingTurns:
         return conversation.state_handle(turn, self._name)
 
 
-async def _ask(context: TurnContext, task: WaitingTask[None], question: Any) -> ToolOutput | None:
+async def _ask(task: WaitingTask[ToolCall], question: Any) -> ToolOutput | None:
     if task.is_over:
         raise LocalProtocolError("the turn is over in which this code was started; open MCP sessions in each turn anew")
     call_id = conversation.ASKED + new_id()
-    if not task.has_asked:
-        # In a step of its own: the page posts again as soon as every call of the last step is answered.
-        context.send(Step(leaves_calls=True))
-    context.send(Data(conversation.QUESTION, {"id": call_id, "toolCallId": call_id, "value": question}, call_id))
-    context.send(ToolCall(call_id, conversation.QUESTION, question, dynamic=True))
-    answer = await task.ask(call_id, None)
+    answer = await task.ask(call_id, ToolCall(call_id, conversation.QUESTION, question, dynamic=True))
     return answer if isinstance(answer, ToolOutput) else None
+
+
+def _shown(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.tool_call_id, "toolCallId": call.tool_call_id, "value": call.input}
 
 
 def _is_answer(turn: Turn) -> bool:
