@@ -1,5 +1,6 @@
 """Tools and approvals that people answer: the newest clients post again by themselves, and the message goes on."""
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ from fastapi import FastAPI, Request
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, said, text_of
 from tests.conformance.served import Gates, Served, serving
 from usechat import parts
+from usechat.adapters.questions import AskingSource, ask_page
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
 
@@ -53,6 +55,30 @@ async def asking_a_person(turn: Turn) -> AsyncIterator[str | parts.Part]:
     yield parts.ApprovalRequest("a1", "c1")
 
 
+BESIDE: dict[str, list[parts.Part]] = {
+    "call": [parts.ToolCall("c2", "search", {})],
+    "result": [parts.ToolCall("c2", "search", {}), parts.ToolResult("c2", 3)],
+    "step": [parts.Step(), parts.Text("Meanwhile. ")],
+    "steps": [parts.Step(), parts.ToolCall("c2", "search", {}), parts.ToolResult("c2", 3), parts.Step()],
+}
+"""What a branch of an agent does after another one has asked the page."""
+
+
+async def asking_in_a_branch(turn: Turn) -> AsyncIterator[parts.Part]:
+    """Ask the page in one branch, and go on in the other."""
+    beside = turn.chat_id.partition("-")[0]
+    yield parts.ToolCall("c1", "dig", {})
+    asking = asyncio.create_task(ask_page({"message": "How deep?"}))
+    await asyncio.sleep(0.05)
+    for part in BESIDE[beside]:
+        yield part
+    answer = await asking
+    if beside == "call":
+        yield parts.ToolResult("c2", 3)
+    yield parts.ToolResult("c1", "dug")
+    yield parts.Text("Nothing." if answer is None else f"It is {answer.output} deep.")
+
+
 def fast_api() -> FastAPI:
     app = FastAPI()
 
@@ -66,7 +92,12 @@ def fast_api() -> FastAPI:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    apps = {"tool": ChatApp(asking_the_page), "approval": ChatApp(asking_a_person), "bare": fast_api()}
+    apps = {
+        "tool": ChatApp(asking_the_page),
+        "approval": ChatApp(asking_a_person),
+        "branch": ChatApp(AskingSource(asking_in_a_branch)),
+        "bare": fast_api(),
+    }
     with serving(apps) as running:
         yield running
 
@@ -107,6 +138,23 @@ def test_the_message_goes_on_after_a_tool_of_the_page_with_one_more_post(
     assert tool_part(page, "tool-location")["state"] == OUTCOMES[text].get("state", "output-available")
     assert message["id"] == waiting["id"]
     assert len(page.look()["messages"]) == 2
+    assert posts(page) == [200, 200]
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_question_is_answered_whatever_another_branch_does_meanwhile(
+    browser: Browser, served: Served, release: str, beside: str
+) -> None:
+    page, waiting = asked(browser, release, served.url("branch"), f"{beside}-{release}", "tools")
+    question = waiting["parts"][-1]
+    assert (question["toolName"], question["state"]) == ("interrupt", "input-available")
+    page.call("addToolOutput", {"tool": "interrupt", "toolCallId": question["toolCallId"], "output": 3})
+    page.until(lambda view: len(view["requests"]) == 2)
+    message = page.answer()
+    assert text_of(page.look()).endswith("It is 3 deep.")
+    assert message["id"] == waiting["id"]
+    assert {part["state"] for part in message["parts"] if "toolCallId" in part} == {"output-available"}
     assert posts(page) == [200, 200]
 
 
