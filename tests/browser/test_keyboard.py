@@ -1,5 +1,6 @@
 """No mouse and no finger: what the other tests click or tap, reached with Tab and done with keys."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -185,7 +186,7 @@ def test_wide_code_and_a_wide_table_scroll(open_page: OpenPage, address: str) ->
 
 def test_the_views_of_the_inspector_are_chosen_with_arrows(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
-    ask(page, "hello there")
+    ask(page, "approve this")
     wait_until_idle(page)
     press(page, "Inspector")
     inspector = page.get_by_role("complementary", name="Inspector")
@@ -196,6 +197,11 @@ def test_the_views_of_the_inspector_are_chosen_with_arrows(open_page: OpenPage, 
     expect(inspector).to_contain_text("No problems found.")
     reach(page, inspector.get_by_role("button", name="Would other releases accept it?"), "Tab")
     page.keyboard.press("Enter")
-    expect(inspector).to_contain_text("AI SDK 5: accepted")
+    expect(inspector).to_contain_text("AI SDK 5: rejected")
+    frame = inspector.get_by_role("button", name=re.compile(r"^frame \d+$")).first
+    number = frame.inner_text().removeprefix("frame ")
+    reach(page, frame, "Tab")
+    page.keyboard.press("Enter")
+    expect(inspector.get_by_label(f"Frame {number}", exact=True)).to_contain_text('"type": "tool-approval-request"')
     page.keyboard.press("Escape")
     expect(inspector).to_be_hidden()

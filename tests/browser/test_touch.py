@@ -361,14 +361,18 @@ def test_every_command_has_a_button_on_a_phone(open_page: OpenPage) -> None:
 
 def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
-    send(page, "hello there")
+    send(page, "approve this")
     wait_until_idle(page)
     tap(page, "Inspector")
     inspector = page.get_by_role("complementary", name="Inspector")
     inspector.get_by_role("tab", name="Check").tap()
     expect(inspector).to_contain_text("No problems found.")
     inspector.get_by_role("button", name="Would other releases accept it?").tap()
-    expect(inspector).to_contain_text("AI SDK 5: accepted")
+    expect(inspector).to_contain_text("AI SDK 5: rejected")
+    frame = inspector.get_by_role("button", name=re.compile(r"^frame \d+$")).first
+    number = frame.inner_text().removeprefix("frame ")
+    frame.tap()
+    expect(inspector.get_by_label(f"Frame {number}", exact=True)).to_contain_text('"type": "tool-approval-request"')
     page.touchscreen.tap(195, 100)
     expect(inspector).to_be_hidden()
 
