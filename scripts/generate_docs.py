@@ -42,17 +42,27 @@ def chunk_name(chunk: type) -> str:
 
 
 def diagram(transitions: Mapping[Any, Mapping[Any, Any]], first: str) -> Iterator[str]:
-    """Yield a state diagram; moves between the same two states share an arrow."""
+    """Yield a state diagram; moves between the same two states share an arrow. Mermaid takes no hyphen in an id."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for state, row in transitions.items():
+        for chunk, target in row.items():
+            arrows.setdefault((_state_name(state), _state_name(target)), []).append(chunk_name(chunk))
     yield "```mermaid"
     yield "stateDiagram-v2"
+    for name in dict.fromkeys(name for both in arrows for name in both if "-" in name):
+        yield f'    state "{name}" as {_state_id(name)}'
     yield f"    [*] --> {first}"
-    for state, row in transitions.items():
-        arrows: dict[str, list[str]] = {}
-        for chunk, target in row.items():
-            arrows.setdefault(str(getattr(target, "value", target)), []).append(chunk_name(chunk))
-        for target_name, names in arrows.items():
-            yield f"    {getattr(state, 'value', state)} --> {target_name}: {', '.join(names)}"
+    for (source, target), names in arrows.items():
+        yield f"    {_state_id(source)} --> {_state_id(target)}: {', '.join(names)}"
     yield "```"
+
+
+def _state_name(state: Any) -> str:
+    return str(getattr(state, "value", state))
+
+
+def _state_id(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def since(value: Since) -> list[str]:

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
@@ -11,6 +13,8 @@ from tests.browser.conftest import OpenPage
 from tests.browser.test_access import serious_findings
 from tests.server.process import ServeProcess, eventually, serve_process
 from usechat.demo.tour import STEPS
+
+ROOT: Final = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,20 @@ def test_the_site_is_searched_and_read_under_its_policy(
     expect(site).not_to_have_url(re.compile(r"/index\.html"))
     expect(site.locator("article")).to_contain_text(re.compile("prometheus", re.IGNORECASE))
     assert complaints == []
+
+
+def test_every_diagram_of_the_documentation_can_be_drawn(open_page: OpenPage, demo: ServeProcess) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
+    diagrams = [
+        found for text in texts for found in re.findall(r"^```mermaid\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    ]
+    assert len(diagrams) > 5
+    site = open_page(f"{demo.url}/")
+    site.goto(f"{demo.url}/docs/")
+    site.goto(site.url.replace("index.html", "resume.html"))
+    site.wait_for_function("() => window.mermaid")
+    for diagram in diagrams:
+        site.evaluate("(text) => mermaid.parse(text)", diagram)
 
 
 def test_without_a_site_the_page_shows_the_text(open_page: OpenPage, demo: ServeProcess) -> None:
