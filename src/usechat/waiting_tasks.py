@@ -146,15 +146,16 @@ class WaitingTask(Generic[Event]):
                 questions.append(entry)
             else:
                 yield entry
-            if self._asked and self._queue.empty():
+            if self.is_waiting:
                 await asyncio.sleep(self._settle_seconds)  # parallel calls ask one after the other
-                if self.is_waiting:
-                    for question in questions:
-                        if question.call_id in self._asked:
-                            yield question.event
-                    questions.clear()
-                    if self.is_waiting:
-                        return
+            if not self.is_waiting:
+                continue
+            for question in questions:
+                if question.call_id in self._asked:  # it may be withdrawn
+                    yield question.event
+            questions.clear()
+            if self.is_waiting:
+                return
 
     async def cancel(self) -> None:
         """Cancel the task, and wait until it has ended. Questions without an answer get ``None``."""

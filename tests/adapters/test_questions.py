@@ -94,28 +94,6 @@ async def test_parallel_questions_are_shown_together_and_answered_each_by_its_ca
     assert await driven.turn(*answered((two, 2), (one, 1))) == [Text("[1, 2]")]
 
 
-async def test_a_question_that_comes_between_two_turns_is_shown_by_the_second_and_answered_in_the_third() -> None:
-    turn_is_over = asyncio.Event()
-
-    async def later() -> Any:
-        await turn_is_over.wait()
-        return output_of(await ask_page("two"))
-
-    async def agent(_turn: Turn) -> AsyncIterator[str]:
-        second = asyncio.create_task(later())
-        yield f"{output_of(await ask_page('one'))}, "
-        yield f"{await second}"
-
-    driven = Driven(AskingSource(agent))
-    [one] = asked_in(await driven.turn(user("Dig.")))
-    turn_is_over.set()
-    await asyncio.sleep(0)
-    said = await driven.turn(*answered((one, 1)))
-    [two] = asked_in(said)
-    assert Text("1, ") in said
-    assert await driven.turn(*answered((one, 1), (two, 2))) == [Text("2")]
-
-
 async def test_what_is_said_between_two_turns_is_shown_by_the_second() -> None:
     turn_is_over, is_told = asyncio.Event(), asyncio.Event()
 
@@ -165,7 +143,7 @@ async def test_what_a_parallel_branch_says_after_a_question_comes_before_it(said
     assert await driven.turn(*answered((one, 1))) == [Text("1")]
 
 
-async def test_what_is_said_after_a_question_between_two_turns_comes_before_it_in_the_second() -> None:
+async def test_a_question_that_comes_between_two_turns_ends_the_second_and_is_answered_in_the_third() -> None:
     turn_is_over, is_told = asyncio.Event(), asyncio.Event()
 
     async def later() -> Any:

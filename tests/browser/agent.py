@@ -320,10 +320,11 @@ async def _long(_turn: Turn) -> Said:
 
 
 async def _count(turn: Turn) -> Said:
-    """A hundred numbers. A page that resumes the held answer may be slow: there is an end only once it is allowed."""
+    """A hundred numbers. If it is held, it also waits before the last one: a page may be slow to resume it."""
+    gates = {50: "", 100: "end"}
     for number in range(1, 101):
-        if number in (50, 100):
-            await _held(turn, "" if number == 50 else "end")
+        if number in gates:
+            await _held(turn, gates[number])
         yield f"number-{number} "
         await asyncio.sleep(0.02)
     yield "end-of-count"

@@ -11,3 +11,8 @@ export function useMedia(query: string): boolean {
     () => matchMedia(query).matches,
   );
 }
+
+/** How to scroll by script, which no style sheet stops. */
+export function useScrollBehavior(): "instant" | "smooth" {
+  return useMedia("(prefers-reduced-motion: reduce)") ? "instant" : "smooth";
+}

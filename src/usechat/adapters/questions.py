@@ -79,7 +79,9 @@ class AskingTurns:
                 # In a step of its own: the page posts again as soon as every call of the last step is answered.
                 context.send(Step(leaves_calls=True))
             has_asked = True
-            context.send(Data(conversation.QUESTION, _shown(call), call.tool_call_id))
+            call_id = call.tool_call_id
+            shown = {"id": call_id, "toolCallId": call_id, "value": call.input}
+            context.send(Data(conversation.QUESTION, shown, call_id))
             context.send(call)
 
     async def _run(self, context: TurnContext, task: WaitingTask[ToolCall]) -> AsyncGenerator[ToolCall]:
@@ -99,10 +101,6 @@ async def _ask(task: WaitingTask[ToolCall], question: Any) -> ToolOutput | None:
     call_id = conversation.ASKED + new_id()
     answer = await task.ask(call_id, ToolCall(call_id, conversation.QUESTION, question, dynamic=True))
     return answer if isinstance(answer, ToolOutput) else None
-
-
-def _shown(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.tool_call_id, "toolCallId": call.tool_call_id, "value": call.input}
 
 
 def _is_answer(turn: Turn) -> bool:

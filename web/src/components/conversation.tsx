@@ -2,12 +2,11 @@ import { ArrowDown } from "lucide-react";
 import type { ReactNode } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
 import { IconButton } from "../ui/button";
-import { useMedia } from "../use-media";
+import { useScrollBehavior } from "../use-media";
 
 /** The scrolling column of messages; it scrolls along with new text unless the user scrolls up. An empty one does not. */
 export function Conversation({ children, busy, empty = false }: { children: ReactNode; busy: boolean; empty?: boolean }) {
-  // The library scrolls by script, which no style sheet stops.
-  const motion = useMedia("(prefers-reduced-motion: reduce)") ? "instant" : "smooth";
+  const motion = useScrollBehavior();
   const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({
     initial: empty ? false : "instant",
     resize: motion,

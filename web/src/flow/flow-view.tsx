@@ -2,6 +2,7 @@ import { useEffect, useRef } from "react";
 import { inWords } from "../components/duration";
 import { classes } from "../ui/classes";
 import { Panel } from "../ui/panel";
+import { useScrollBehavior } from "../use-media";
 import type { Flow, FlowEdge, FlowNode } from "./graph";
 
 const WIDTH = 168;
@@ -22,6 +23,7 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
   const height = layers * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
   const places = placesOf(flow, columns);
   const box = useRef<HTMLDivElement>(null);
+  const behavior = useScrollBehavior();
   const active = flow.nodes.findLast((node) => node.status === "running" || node.status === "paused")?.id;
   useEffect(() => {
     const place = active === undefined ? undefined : places.get(active);
@@ -31,7 +33,7 @@ export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
     box.current.scrollTo({
       left: scale * (place.x + WIDTH / 2) - clientWidth / 2,
       top: scale * (place.y + HEIGHT / 2) - clientHeight / 2,
-      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth",
+      behavior,
     });
   }, [active]);
   const title = (
