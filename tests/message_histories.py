@@ -179,22 +179,22 @@ class Histories:
         }
 
     def _tool_values(self, state: str) -> dict[str, Json]:
-        given = {"input": self._one_of(VALUES)}
+        values = {"input": self._one_of(VALUES)}
         if state == "input-streaming":
             return self._maybe("input", VALUES)
         if state == "output-available":
             output = self._maybe("output", VALUES, 0.98)
-            return given | output | self._maybe("preliminary", (True, True, False)) | self._settled()
+            return values | output | self._maybe("preliminary", (True, True, False)) | self._settled()
         if state == "output-error":
-            said = self._maybe("input", VALUES, 0.7) | self._maybe("rawInput", VALUES)
-            return said | {"errorText": self._one_of(TEXTS)} | self._settled()
+            inputs = self._maybe("input", VALUES, 0.7) | self._maybe("rawInput", VALUES)
+            return inputs | {"errorText": self._one_of(TEXTS)} | self._settled()
         if state == "output-denied":
-            return given | (self._approval(approved=False) if self.flag(0.9) else {})
+            return values | (self._approval(approved=False) if self.flag(0.9) else {})
         if state == "approval-requested":
-            return given | self._approval(approved=None)
+            return values | self._approval(approved=None)
         if state == "approval-responded":
-            return given | self._approval(approved=self.flag())
-        return given
+            return values | self._approval(approved=self.flag())
+        return values
 
     def _settled(self) -> dict[str, Json]:
         approval = self._approval(approved=True) if self.flag() else {}

@@ -19,7 +19,7 @@ outputs = st.sampled_from(
 
 
 def part(kind: str, **values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.builds(lambda more, **given: {"type": kind, **given, **more}, options, **values)
+    return st.builds(lambda more, **fields: {"type": kind, **fields, **more}, options, **values)
 
 
 def bare(kind: str, **values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -28,7 +28,7 @@ def bare(kind: str, **values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[
 
 text_parts = part("text", text=texts)
 calls = st.builds(
-    lambda call, executed, given: call | executed | given,
+    lambda call, executed, tool_input: call | executed | tool_input,
     part("tool-call", toolCallId=call_ids, toolName=st.just("search")),
     st.sampled_from([{}, {}, {"providerExecuted": True}, {"providerExecuted": False}]),
     st.sampled_from([{}, {"input": None}, {"input": "raw"}, {"input": [1]}, {"input": {"q": "x"}}, {"input": {}}]),

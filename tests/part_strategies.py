@@ -221,7 +221,11 @@ def continued_messages(*, approvals: bool) -> st.SearchStrategy[dict[str, Any]]:
     tool_part = st.builds(_tool_part, states, call_ids, tool_names, st.booleans(), st.booleans())
     tools = st.lists(tool_part, min_size=1, max_size=3, unique_by=lambda part: part["toolCallId"])
     text = {"type": "text", "text": "Let me see.", "state": "done"}
-    steps = st.lists(tools.map(lambda found: [{"type": "step-start"}, text, *found]), min_size=1, max_size=2)
+    steps = st.lists(tools.map(lambda calls: [{"type": "step-start"}, text, *calls]), min_size=1, max_size=2)
     return steps.map(
-        lambda found: {"id": "assistant-1", "role": "assistant", "parts": [part for step in found for part in step]}
+        lambda step_list: {
+            "id": "assistant-1",
+            "role": "assistant",
+            "parts": [part for step in step_list for part in step],
+        }
     )

@@ -81,9 +81,9 @@ def _goes_on_after_an_approval(call_id: str, message: Json, following: Json) -> 
         part["approvalId"] for part in _parts(message, "tool-approval-request") if part["toolCallId"] == call_id
     }
     responses = _parts(following, "tool-approval-response")
-    answered = {part["approvalId"] for part in responses if part.get("providerExecuted") is True}
+    responded_ids = {part["approvalId"] for part in responses if part.get("providerExecuted") is True}
     denied = [part for part in _parts(following, "tool-result") if part["toolCallId"] == call_id]
-    return bool(requests & answered) or (len(denied) == 1 and _is_denial(denied[0]))
+    return bool(requests & responded_ids) or (len(denied) == 1 and _is_denial(denied[0]))
 
 
 def every_result_in_a_tool_message_is_ours(messages: Sequence[Json]) -> bool:
@@ -92,8 +92,8 @@ def every_result_in_a_tool_message_is_ours(messages: Sequence[Json]) -> bool:
         if following["role"] == "tool":
             ours, theirs = _ids(_our_calls(message)), _ids(_provider_calls(message))
             for result in _parts(following, "tool-result"):
-                known = result["toolCallId"] in ours or (result["toolCallId"] in theirs and _is_denial(result))
-                if not known:
+                is_known = result["toolCallId"] in ours or (result["toolCallId"] in theirs and _is_denial(result))
+                if not is_known:
                     return False
     return True
 
@@ -113,11 +113,11 @@ def ids_are_unique(messages: Sequence[Json]) -> bool:
 def every_approval_belongs_to_a_call(messages: Sequence[Json]) -> bool:
     """AI SDK: ToolCallNotFoundForApprovalError and InvalidToolApprovalError."""
     for message, following in _with_next(messages):
-        called: set[str] = set()
+        call_ids: set[str] = set()
         for part in message["content"] if message["role"] == "assistant" else []:
             if part["type"] == "tool-call":
-                called.add(part["toolCallId"])
-            elif part["type"] == "tool-approval-request" and part["toolCallId"] not in called:
+                call_ids.add(part["toolCallId"])
+            elif part["type"] == "tool-approval-request" and part["toolCallId"] not in call_ids:
                 return False
         requested = _ids(_parts(message, "tool-approval-request"), "approvalId")
         if any(part["approvalId"] not in requested for part in _parts(following, "tool-approval-response")):

@@ -18,9 +18,9 @@ INPUT_START = {"type": "tool-input-start", **CALL}
 INPUT_DELTA = {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"}
 
 
-def begun(written: str = HELLO, chunk: Any = None) -> DeltaRun:
+def begun(frame_text: str = HELLO, chunk: Any = None) -> DeltaRun:
     run = DeltaRun()
-    run.begin(written, TextDeltaChunk("1", "Hello") if chunk is None else chunk)
+    run.begin(frame_text, TextDeltaChunk("1", "Hello") if chunk is None else chunk)
     return run
 
 

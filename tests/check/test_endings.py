@@ -125,3 +125,44 @@ def tool(state: str, **options: Any) -> dict[str, Any]:
 )
 def test_when_a_page_sends_by_itself(parts: list[Any], sdks: str) -> None:
     assert " ".join(sdk for sdk in ("5", "6", "7") if is_sent_automatically(parts, release(sdk))) == sdks
+
+
+QUESTION = {"type": "tool-input-available", "toolCallId": "q", "toolName": "question", "input": {}, "dynamic": True}
+ASKED_BY_TOOL = {
+    "type": "tool-input-available",
+    "toolCallId": "a",
+    "toolName": "approval",
+    "input": {"approvalId": "a", "toolCallId": "c"},
+}
+
+
+class TestOvertakenAnswers:
+    def overtaken(self, body: bytes, *sdks: str) -> list[tuple[str, int | None]]:
+        return [(rule, frame) for rule, frame in found(body, *sdks) if rule in ("UC425", "UC427")]
+
+    def test_an_approval_in_the_step_before_a_question(self) -> None:
+        body = stream(START, *STEP, INPUT, REQUEST, *NEXT_STEP, QUESTION, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(body, "6", "7") == [("UC427", 3)]
+
+    def test_a_tool_that_runs_on_in_the_step_before_a_question(self) -> None:
+        body = stream(START, *STEP, INPUT, *NEXT_STEP, QUESTION, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(body, "5", "6", "7") == []
+
+    def test_a_question_in_the_step_of_an_approval(self) -> None:
+        body = stream(START, *STEP, INPUT, REQUEST, QUESTION, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(body, "6", "7") == []
+
+    def test_a_client_tool_in_the_step_before_the_approval_tool_of_5(self) -> None:
+        body = stream(START, *STEP, OTHER_INPUT, INPUT, *NEXT_STEP, ASKED_BY_TOOL, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(body, "5") == [("UC427", 3)]
+
+    def test_the_approval_tool_of_5_without_a_client_tool(self) -> None:
+        body = stream(START, *STEP, INPUT, *NEXT_STEP, ASKED_BY_TOOL, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(body, "5") == []
+
+    def test_a_call_of_the_provider_that_waits_beside_a_result(self) -> None:
+        providers = INPUT | {"providerExecuted": True}
+        chunks = [providers, REQUEST, OTHER_INPUT, OTHER_OUTPUT]
+        assert self.overtaken(stream(START, *STEP, *chunks, *STEP_END, TOOL_CALLS), "6", "7") == [("UC427", 3)]
+        alone = stream(START, *STEP, providers, REQUEST, *STEP_END, TOOL_CALLS)
+        assert self.overtaken(alone, "6", "7") == []

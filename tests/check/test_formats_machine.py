@@ -21,8 +21,8 @@ UNJUDGED = Unjudged("no file", "no file cannot be read: \x00")
 
 def results(*reports: Any) -> list[Any]:
     [run] = json.loads(sarif_report(reports, version="1.2.3"))["runs"]
-    found: list[Any] = run["results"]
-    return found
+    items: list[Any] = run["results"]
+    return items
 
 
 def test_json_is_one_line() -> None:

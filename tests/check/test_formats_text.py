@@ -56,12 +56,12 @@ def test_a_stream_that_some_reject() -> None:
 
 
 def test_warnings() -> None:
-    shown = report(stream(START, *text(), {"type": "finish", "x": 1}, {"type": "finish", "x": 1}), "5", "5.0.216")
-    assert shown.startswith(
+    page = report(stream(START, *text(), {"type": "finish", "x": 1}, {"type": "finish", "x": 1}), "5", "5.0.216")
+    assert page.startswith(
         "a.sse: rejected\nAI SDK 5.0.216 rejects this stream; 5 accepts it. (1 error, 2 warnings, 7 fra"
     )
-    assert "error UC210 at frame 5, line 9: \"finish\": the key 'x' is unknown (and in 1 more frame)\n" in shown
-    assert "    in      AI SDK 5\n    effect  Nothing of its value" in shown
+    assert "error UC210 at frame 5, line 9: \"finish\": the key 'x' is unknown (and in 1 more frame)\n" in page
+    assert "    in      AI SDK 5\n    effect  Nothing of its value" in page
 
 
 def test_notes_are_neither_errors_nor_warnings() -> None:
@@ -72,8 +72,8 @@ def test_notes_are_neither_errors_nor_warnings() -> None:
 
 
 def test_a_repeated_effect_is_described_once() -> None:
-    shown = report(stream({"type": "x"}, {"type": "y"}))
-    assert re.findall(r"effect .*", shown) == [
+    page = report(stream({"type": "x"}, {"type": "y"}))
+    assert re.findall(r"effect .*", page) == [
         'effect  The turn ends here: status "error" with a long "Type validation failed" text; the rest',
         "effect  As above.",
     ]
@@ -96,13 +96,13 @@ def test_headlines(body: bytes, options: dict[str, Any], start: str) -> None:
 
 
 def test_what_was_not_read_breaks_nothing() -> None:
-    shown = report(stream(START, done=False), unread="only the first 9 bytes were read")
-    assert "error UC007: only the first 9 bytes were read\n    effect  What came so far" in shown
+    page = report(stream(START, done=False), unread="only the first 9 bytes were read")
+    assert "error UC007: only the first 9 bytes were read\n    effect  What came so far" in page
 
 
 def test_a_problem_with_a_line_of_the_file() -> None:
-    shown = report(turn(*text()) + b"nonsense\n\n")
-    assert "warning UC111 at line 13: a line begins with no field of an event\n    chunk   nonsense\n" in shown
+    page = report(turn(*text()) + b"nonsense\n\n")
+    assert "warning UC111 at line 13: a line begins with no field of an event\n    chunk   nonsense\n" in page
 
 
 def test_parts_of_every_kind() -> None:
@@ -126,17 +126,17 @@ def test_parts_of_every_kind() -> None:
 
 
 def test_long_messages_and_chunks_are_cut() -> None:
-    shown = report(turn(*[chunk for number in range(25) for chunk in text(str(number), "x" * 200)]), width=60)
-    assert f'    text (done) "{"x" * 42}…\n' in shown
-    assert shown.endswith("    … and 5 more parts\n")
-    shown = report(stream({"type": "x", "data": "y" * 500}), width=60)
-    assert max(map(len, shown.splitlines())) <= 60
+    page = report(turn(*[chunk for number in range(25) for chunk in text(str(number), "x" * 200)]), width=60)
+    assert f'    text (done) "{"x" * 42}…\n' in page
+    assert page.endswith("    … and 5 more parts\n")
+    page = report(stream({"type": "x", "data": "y" * 500}), width=60)
+    assert max(map(len, page.splitlines())) <= 60
 
 
 def test_what_a_terminal_might_obey_is_escaped() -> None:
     evil = "\x1b[2J\u202e\x85"
-    shown = report(stream(START, *text("t", evil), {"type": "error", "errorText": evil}, done=False) + b"\x1b[0m\n\n")
-    assert all(character.isprintable() or character == "\n" for character in shown)
+    page = report(stream(START, *text("t", evil), {"type": "error", "errorText": evil}, done=False) + b"\x1b[0m\n\n")
+    assert all(character.isprintable() or character == "\n" for character in page)
 
 
 def test_colour_says_nothing_that_the_words_do_not() -> None:
@@ -149,6 +149,6 @@ def test_colour_says_nothing_that_the_words_do_not() -> None:
 def test_a_message_that_is_too_large_to_be_kept() -> None:
     parts = [{"type": "step-start"}] * 25
     verdict = Verdict(True, "ready", None, {"id": "m", "role": "assistant", "parts": parts}, is_shortened=True)
-    shown = text_report(Report("-", {"7": verdict}, [], 1, is_whole=True))
-    assert 'AI SDK 7: status "ready", message "m" of at least 25 parts\n' in shown
-    assert shown.endswith("    … and at least 5 more parts\n")
+    page = text_report(Report("-", {"7": verdict}, [], 1, is_whole=True))
+    assert 'AI SDK 7: status "ready", message "m" of at least 25 parts\n' in page
+    assert page.endswith("    … and at least 5 more parts\n")

@@ -14,7 +14,7 @@ def fixes(chunk: Any, sdk: str = "7") -> list[str | None]:
 
 
 @pytest.mark.parametrize(
-    ("chunk_type", "meant"),
+    ("chunk_type", "suggestion"),
     [
         ("step-start", "start-step"),
         ("message-start", "start"),
@@ -27,8 +27,8 @@ def fixes(chunk: Any, sdk: str = "7") -> list[str | None]:
         ("text-detla", "text-delta"),
     ],
 )
-def test_a_wrong_type_has_a_right_one(chunk_type: str, meant: str) -> None:
-    assert fixes({"type": chunk_type}) == [f'Send "{meant}" instead.']
+def test_a_wrong_type_has_a_right_one(chunk_type: str, suggestion: str) -> None:
+    assert fixes({"type": chunk_type}) == [f'Send "{suggestion}" instead.']
 
 
 @pytest.mark.parametrize(("chunk_type", "start"), [("ping", "To keep the connection alive"), ("quux", None)])

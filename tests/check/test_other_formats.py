@@ -17,6 +17,11 @@ CHAT_COMPLETIONS = {
 RESPONSES = {"type": "response.output_text.delta", "item_id": "i", "delta": "Hi"}
 ANTHROPIC = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
 AG_UI = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "Hi"}
+GEMINI = {"candidates": [{"content": {"parts": [{"text": "Hi"}], "role": "model"}}], "modelVersion": "gemini"}
+A2A = {"jsonrpc": "2.0", "id": 1, "result": {"kind": "status-update", "taskId": "t", "status": {"state": "working"}}}
+LANGGRAPH = [{"type": "AIMessageChunk", "content": "Hi", "id": "run-1"}, {"langgraph_node": "agent"}]
+LANGGRAPH_VALUES = {"messages": [{"type": "human", "content": "Hi"}]}
+OLLAMA = {"model": "llama", "created_at": "2026", "message": {"role": "assistant", "content": "Hi"}, "done": False}
 HEADERS = {"content-type": "text/plain"}
 
 
@@ -40,6 +45,11 @@ def problems(body: bytes) -> list[tuple[str, str]]:
         (b'{"type":"start"}\n{"type":"finish"}\n', "UC004", "the body is NDJSON, not an event stream"),
         (b'{"type":"start"}\n' * 10_000, "UC004", "the body is NDJSON, not an event stream"),
         (b"Hello", "UC004", "the body is plain text, not an event stream"),
+        (
+            b'{"model":"llama","response":"H","done":false}\n{"model":"llama","response":"i","done":true}\n',
+            "UC004",
+            "the body is NDJSON of Ollama's API, not an event stream",
+        ),
     ],
 )
 def test_bodies_in_which_there_is_nothing_to_read(body: bytes, rule: str, what: str) -> None:
@@ -90,11 +100,11 @@ def test_other_events_are_not_named(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [CHAT_COMPLETIONS, RESPONSES, ANTHROPIC, AG_UI])
 def test_the_protocol_is_the_first_problem_and_the_headers_are_the_last(value: Any) -> None:
-    found = [rule for rule, _ in problems(stream(value, value, value))]
-    assert found[0] == "UC009"
-    assert found[1] in ("UC202", "UC203")
-    assert found[-4:] == ["UC010", "UC011", "UC012", "UC013"]
-    assert found.count("UC009") == 1
+    rules = [rule for rule, _ in problems(stream(value, value, value))]
+    assert rules[0] == "UC009"
+    assert rules[1] == ("UC203" if "type" in value else "UC010")
+    assert rules[-4:] == ["UC010", "UC011", "UC012", "UC013"]
+    assert rules.count("UC009") == 1
 
 
 @pytest.mark.parametrize("body", [b"Hello", b"{}\n{}\n", b"<html>", b"{}", b'0:"Hi"\n'])
@@ -104,8 +114,27 @@ def test_a_body_that_is_no_stream_is_named_before_its_headers(body: bytes) -> No
 
 def test_events_of_another_protocol_among_chunks() -> None:
     report = check_capture(Capture(name="-", body=stream(START, *text(), CHAT_COMPLETIONS, CHAT_COMPLETIONS)), ["7"])
-    assert [(one.rule.id, one.frame, one.more) for one in report.problems] == [("UC009", 5, 1), ("UC202", 5, 1)]
+    assert [(one.rule.id, one.frame, one.more) for one in report.problems] == [("UC009", 5, 1)]
 
 
 def test_a_stream_of_chunks_is_no_other_protocol() -> None:
     assert [rule for rule, _ in problems(turn(*text()))] == ["UC010", "UC011", "UC012", "UC013"]
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        (GEMINI, "Google's Gemini API"),
+        (A2A, "A2A"),
+        (LANGGRAPH, "LangGraph's server"),
+        (LANGGRAPH_VALUES, "LangGraph's server"),
+        ({"run_id": "r", "attempt": 1}, "LangGraph's server"),
+        (OLLAMA, "Ollama's API"),
+        ([{"type": "AIMessageChunk", "content": "Hi"}], "LangGraph's server"),
+        (CHAT_COMPLETIONS, "OpenAI's Chat Completions API"),
+    ],
+)
+def test_an_event_without_a_type_of_ours_is_named_and_its_missing_type_is_not_repeated(event: Any, name: str) -> None:
+    rules = problems(stream(event, event))
+    assert ("UC009", f"the events are those of {name}") in rules
+    assert "UC202" not in [rule for rule, _ in rules]

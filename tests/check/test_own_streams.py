@@ -8,7 +8,7 @@ from usechat.check import Capture, check_capture
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 
-KEEPS_THE_PAGE_BUSY = {"UC412", "UC424", "UC425"}
+KEEPS_THE_PAGE_BUSY = {"UC412", "UC424", "UC425", "UC427"}
 
 
 @pytest.mark.parametrize(("sdk", "judges"), [("5", ["5"]), ("6", ["6"]), ("7", ["7"]), ("any", ["6", "7"])])

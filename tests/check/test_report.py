@@ -126,9 +126,9 @@ def test_the_report_as_json() -> None:
 @pytest.mark.parametrize(
     ("sdks", "expected"),
     [
-        (DEFAULT_SDKS, ["5.0.277", "6.0.326", "7.0.169"]),
-        (["any"], ["5.0.0", "5.0.277", "6.0.0", "6.0.326", "7.0.0", "7.0.169"]),
-        (["7", "5.0.1", "7"], ["5.0.1", "7.0.169"]),
+        (DEFAULT_SDKS, ["5.0.277", "6.0.326", "7.0.170"]),
+        (["any"], ["5.0.0", "5.0.277", "6.0.0", "6.0.326", "7.0.0", "7.0.170"]),
+        (["7", "5.0.1", "7"], ["5.0.1", "7.0.170"]),
     ],
 )
 def test_the_releases_that_judge(sdks: list[str], expected: list[str]) -> None:
@@ -309,7 +309,7 @@ NATIVE_APPROVAL = [
 def test_an_approval_is_a_note_about_5_for_any() -> None:
     report = check_bytes(body_of(NATIVE_APPROVAL), sdks=["any"])
     assert report["ok"]
-    assert list(report["verdicts"]) == ["6.0.0", "6.0.326", "7.0.0", "7.0.169"]
+    assert list(report["verdicts"]) == ["6.0.0", "6.0.326", "7.0.0", "7.0.170"]
     [note] = [problem for problem in report["problems"] if problem["rule"] == "UC426"]
     assert (note["severity"], note["frame"], note["sdks"]) == ("note", 4, ["5.0.0", "5.0.277"])
     assert not [problem for problem in report["problems"] if problem["severity"] == "error"]

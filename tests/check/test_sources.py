@@ -78,10 +78,10 @@ def test_a_url_is_asked_as_use_chat_asks() -> None:
     assert {b"content-type: application/json", b"accept: */*", b"authorization: Bearer x"} <= {
         line[: line.index(b":")].lower() + line[line.index(b":") :] for line in head.split(b"\r\n")[1:]
     }
-    sent = json.loads(body)
-    assert list(sent) == ["id", "messages", "trigger", "model"]
-    assert (sent["trigger"], sent["model"]) == ("t", "m")
-    [message] = sent["messages"]
+    request = json.loads(body)
+    assert list(request) == ["id", "messages", "trigger", "model"]
+    assert (request["trigger"], request["model"]) == ("t", "m")
+    [message] = request["messages"]
     assert (message["role"], message["parts"]) == ("user", [{"type": "text", "text": "Hi!"}])
 
 
@@ -156,10 +156,10 @@ def test_an_encoding_that_nobody_asked_for() -> None:
 
 
 def test_a_stream_that_does_not_end_is_cut_by_the_clock() -> None:
-    seen = threading.Event()
-    with serving([CHUNKED + piece(BODY), seen]) as server:
+    end = threading.Event()
+    with serving([CHUNKED + piece(BODY), end]) as server:
         capture = fetch(server.url, timeout=1)
-        seen.set()
+        end.set()
     assert (capture.body, capture.unread) == (BODY, "the server did not end the stream within 1 s")
 
 
@@ -207,11 +207,11 @@ def test_nobody_answers() -> None:
 
 
 def test_nobody_answers_in_time() -> None:
-    seen = threading.Event()
-    with serving([seen]) as server:
+    end = threading.Event()
+    with serving([end]) as server:
         with pytest.raises(CannotJudge, match=r"/api/chat did not answer within 0\.2 s$"):
             fetch(server.url, timeout=0.2)
-        seen.set()
+        end.set()
 
 
 def test_the_answer_is_no_http() -> None:

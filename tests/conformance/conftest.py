@@ -7,7 +7,7 @@ from tests.conformance.http_client import Browser
 from tests.conformance.judge import Judge
 
 collect_ignore_glob = [] if "USECHAT_FRAMEWORKS" in os.environ else ["test_live_*.py"]
-"""Live frameworks are in environments of their own, and this variable names one: `make test-frameworks`."""
+"""Live frameworks have their own environments, and this variable names one: `make test-frameworks`."""
 
 
 @pytest.fixture(scope="session")

@@ -62,9 +62,9 @@ async def agent(turn: Turn) -> AsyncIterator[str | Part]:
 async def hold(turn: Turn) -> None:
     """Wait until the gate of the chat opens; at a message that is answered again, do not."""
     message = turn.request.last_user_message
-    asked = (turn.chat_id, "" if message is None else message["id"])
-    if asked not in ASKED:
-        ASKED.add(asked)
+    key = (turn.chat_id, "" if message is None else message["id"])
+    if key not in ASKED:
+        ASKED.add(key)
         gate = HELD[turn.chat_id] = asyncio.Event()
         await gate.wait()
 
@@ -74,7 +74,7 @@ def said(word: str, call: str) -> list[str | Part]:
     if word == "error":
         raise PublicError("No luck.")
     weather = parts.ToolCall(call, "weather", {"city": "Paris"})
-    typed = [parts.ToolInputDelta(call, text) for text in ('{"ci', 'ty":"P', 'aris"}')]
+    deltas = [parts.ToolInputDelta(call, text) for text in ('{"ci', 'ty":"P', 'aris"}')]
     sayings: dict[str, list[str | Part]] = {
         "text": [f"Text {call}. ", "More. "],
         "reason": [parts.Reasoning("Hm. ", {"provider": {"key": 1}})],
@@ -83,7 +83,7 @@ def said(word: str, call: str) -> list[str | Part]:
         "failing": [weather, parts.ToolError(call, "It rains.")],
         "invalid": [parts.ToolInputError(call, "weather", "No such city.", {"city": 1})],
         "preliminary": [weather, parts.ToolResult(call, 1, preliminary=True), parts.ToolResult(call, 2)],
-        "streamed": [parts.ToolInputStart(call, "weather"), *typed, weather, parts.ToolResult(call, None)],
+        "streamed": [parts.ToolInputStart(call, "weather"), *deltas, weather, parts.ToolResult(call, None)],
         "data": [parts.Data("progress", {"percent": 1}, "p"), parts.Data("progress", {"percent": 2}, "p")],
         "transient": [parts.Data("ping", 1, transient=True)],
         "file": [parts.File("data:text/plain;base64,aGk=", "text/plain")],
@@ -159,9 +159,9 @@ def _action(choice: random.Random, kind: str, has_approvals: bool) -> Json:
     return action
 
 
-def placed(wanted: Json, base: str, chat_id: str) -> Json:
+def placed(script: Json, base: str, chat_id: str) -> Json:
     """Return a conversation with the addresses of its chat."""
-    return {**wanted, "url": f"{base}/{wanted['server']}/api/chat", "gate": f"{base}/gate/{chat_id}", "chatId": chat_id}
+    return {**script, "url": f"{base}/{script['server']}/api/chat", "gate": f"{base}/gate/{chat_id}", "chatId": chat_id}
 
 
 class RealChats:
@@ -209,29 +209,29 @@ class _RecordingTransport(httpx2.AsyncHTTPTransport):
 class OurChat:
     """One conversation of ours, action by action."""
 
-    def __init__(self, release: str, wanted: Json) -> None:
-        self._wanted = wanted
+    def __init__(self, release: str, script: Json) -> None:
+        self._script = script
         self._http = _RecordingTransport()
         conditions = {"tools": is_complete_with_tool_calls, "approvals": is_complete_with_approval_responses}
-        chosen = [conditions[name] for name in wanted["automatic"]]
-        transport = HttpChatTransport(wanted["url"], stop_route=False, http=self._http, retries=0)
+        predicates = [conditions[name] for name in script["automatic"]]
+        transport = HttpChatTransport(script["url"], stop_route=False, http=self._http, retries=0)
         self._transport = transport
         self._chat = Chat(
             transport,
-            id=wanted["chatId"],
+            id=script["chatId"],
             sdk=release,
-            send_automatically_when=(lambda messages: any(one(messages) for one in chosen)) if chosen else None,
+            send_automatically_when=(lambda messages: any(one(messages) for one in predicates)) if predicates else None,
             on_tool_call=self._tool_called,
         )
 
     def _tool_called(self, tool: ToolView) -> None:
-        if self._wanted["early"] and tool.name == "location":
+        if self._script["early"] and tool.name == "location":
             self._chat.add_tool_output(tool.call_id, "early")
 
     async def talk(self) -> Json:
         states = []
         async with self._transport, self._chat as chat:
-            for action in self._wanted["actions"]:
+            for action in self._script["actions"]:
                 thrown = None
                 try:
                     with contextlib.suppress(*_TURN_ERRORS):
@@ -286,30 +286,30 @@ class OurChat:
         await chat.resume()
 
     async def _stop(self, chat: Chat, action: Json) -> None:
-        sent = chat.send(action["text"])
+        reply = chat.send(action["text"])
         await self._until_held()
         await chat.stop()
-        await sent
+        await reply
         await self._until_idle()
 
     async def _abandon(self, chat: Chat, action: Json) -> None:
-        sent = chat.send(action["text"])
+        reply = chat.send(action["text"])
         await self._until_held()
         if chat.status not in ("submitted", "streaming"):
-            await sent
+            await reply
             return
         await chat.stop()
-        await sent
+        await reply
         with contextlib.suppress(RequestRefused):
             await chat.send("text")
         await self._open_gate()
         await self._until_idle()
 
     async def _leave(self, chat: Chat, action: Json) -> None:
-        sent = chat.send(action["text"])
+        reply = chat.send(action["text"])
         await self._until_held()
         if chat.status not in ("submitted", "streaming"):
-            await sent
+            await reply
             return
         await chat.stop()
         resumed = chat.resume()
@@ -318,16 +318,16 @@ class OurChat:
             last = self._http.requests[-1]
             await asyncio.sleep(0.001)
         await self._open_gate()
-        await sent
+        await reply
         await resumed
 
     async def _open_gate(self) -> None:
         async with httpx2.AsyncClient() as client:
-            await client.post(self._wanted["gate"])
+            await client.post(self._script["gate"])
 
     async def _until_idle(self) -> None:
         """Wait until the server has noticed that nobody reads, or has come to its end."""
-        state = f"{self._wanted['url']}/{self._chat.id}"
+        state = f"{self._script['url']}/{self._chat.id}"
         async with httpx2.AsyncClient() as client:
             while (await client.get(state)).json()["state"] == "running":  # noqa: ASYNC110 (another thread)
                 await asyncio.sleep(0.001)
@@ -361,11 +361,11 @@ async def our_chats(release: str, conversations: Sequence[Json]) -> list[Json]:
     """Hold conversations with our class, some at a time."""
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(wanted: Json) -> Json:
+    async def one(script: Json) -> Json:
         async with free:
-            return await OurChat(release, wanted).talk()
+            return await OurChat(release, script).talk()
 
-    return await asyncio.gather(*(one(wanted) for wanted in conversations))
+    return await asyncio.gather(*(one(script) for script in conversations))
 
 
 def comparable(result: Json, chat_id: str) -> Json:
@@ -374,7 +374,7 @@ def comparable(result: Json, chat_id: str) -> Json:
     for state in result["states"]:
         for message in state["messages"]:
             names.setdefault(message["id"], f"message-{len(names)}")
-    # Python has words of its own for arguments that make no sense.
+    # Errors about invalid arguments have other texts in Python.
     states = [{**state, "thrown": state["thrown"] is not None} for state in result["states"]]
     return _renamed({**result, "states": states}, names)
 

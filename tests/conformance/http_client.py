@@ -155,15 +155,19 @@ class Browser:
         socket: str | None = None,
         reads: bool = True,
         sends: str = "all",
+        workflow: bool = False,
+        start_index: int = 0,
     ) -> Page:
         """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself.
 
         Chats that name the same `socket` share one WebSocket, to the URL of the first. With `reads=False` nothing of
-        an answer is read before `Page.read`. With `sends="one"` the page posts one message instead of all.
+        an answer is read before `Page.read`. With `sends="one"` the page posts one message instead of all. With
+        `workflow` it goes on by itself after a cut, and resumes at `start_index`.
         """
         name = next(self._names)
         chat = {"release": release, "url": url, "chatId": chat_id, "messages": list(messages)}
-        options = {"automatic": automatic, "socket": socket, "reads": reads, "sends": sends}
+        options: dict[str, Json] = {"automatic": automatic, "socket": socket, "reads": reads, "sends": sends}
+        options |= {"workflow": workflow, "startIndex": start_index}
         self.ask("open", page=name, **chat, headers=headers or {}, **options)
         return Page(self, name)
 

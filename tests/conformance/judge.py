@@ -23,7 +23,7 @@ Json = Any
 RELEASES: Final[Mapping[str, tuple[str, str, str]]] = {
     "5": ("5.0.0", "5.0.216", "5.0.277"),
     "6": ("6.0.0", "6.0.230", "6.0.326"),
-    "7": ("7.0.0", "7.0.31", "7.0.169"),
+    "7": ("7.0.0", "7.0.31", "7.0.170"),
 }
 """Of each major the first, the last strict (one unknown key rejects a chunk) and the newest release judged."""
 
@@ -263,7 +263,7 @@ class Judge:
         )
         assert self._process.stdin is not None
         try:
-            # An exception may have left half of an earlier request: a line of its own makes that one a failure.
+            # An exception may have left half of an earlier request: a line break makes that one a failure.
             self._process.stdin.write(b"\n" + request.encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:

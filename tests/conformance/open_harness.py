@@ -52,7 +52,7 @@ class Stage:
         return self.served.url(app)
 
     def open(self, browser: Browser, release: str, app: str = "plain", **options: Any) -> "Chat":
-        """Open a page with a chat of its own."""
+        """Open a page with a new chat."""
         chat_id = f"chat-{next(_numbers)}"
         page = browser.open(release, self.url(app), chat_id=chat_id, **options)
         return Chat(self, page, app, chat_id)
@@ -118,8 +118,8 @@ async def gate(runtime: ScriptedRuntime, name: str) -> None:
 
 def shape(message: Any, *keys: str) -> list[Any]:
     """Return what the parts of a message say, without what differs between majors."""
-    shown = keys or ("type", "text", "state", "input", "output", "errorText", "data")
-    return [{key: part[key] for key in shown if key in part} for part in message["parts"]]
+    names = keys or ("type", "text", "state", "input", "output", "errorText", "data")
+    return [{key: part[key] for key in names if key in part} for part in message["parts"]]
 
 
 def last(view: View) -> Any:

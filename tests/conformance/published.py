@@ -18,18 +18,18 @@ def published_schema(package: Path) -> dict[str, set[str]]:
 
 def _variants(source: str) -> list[str]:
     """Return what stands between the braces of each object of the union; an object inside of one belongs to it."""
-    found, depth, start = [], 0, 0
+    variants, depth, start = [], 0, 0
     for match in re.finditer(r"(?:strictObject|looseObject)\(\{|[{}]", source):
         if match[0] == "}":
             depth -= 1
             if depth == 0 and start:
-                found.append(source[start : match.start()])
+                variants.append(source[start : match.start()])
                 start = 0
             continue
         if depth == 0 and match[0] != "{":
             start = match.end()
         depth += 1 if start else 0
-    return found
+    return variants
 
 
 def _keys(variant: str) -> set[str]:

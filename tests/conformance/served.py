@@ -77,9 +77,9 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 @contextmanager
 def unanswered_port() -> Iterator[int]:
     """Hold a port at which nobody listens; one that was let go somebody else may be given at any time."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 @contextmanager

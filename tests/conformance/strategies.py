@@ -161,8 +161,8 @@ def _choose(
     draw: st.DrawFn, required: Mapping[str, Sequence[Json]], optional: Mapping[str, Sequence[Json]]
 ) -> dict[str, Json]:
     """Return a value for every required key and for some optional ones, out of two draws: they are what takes time."""
-    chosen = draw(st.integers(0, 2 ** len(optional) - 1)) if optional else 0
-    pools = dict(required) | {key: pool for bit, (key, pool) in enumerate(optional.items()) if chosen >> bit & 1}
+    bits = draw(st.integers(0, 2 ** len(optional) - 1)) if optional else 0
+    pools = dict(required) | {key: pool for bit, (key, pool) in enumerate(optional.items()) if bits >> bit & 1}
     number = draw(st.integers(0, 2**24 - 1)) if pools else 0
     values = {}
     for key, pool in pools.items():
@@ -191,15 +191,15 @@ def _settle_dynamic(chunk: dict[str, Json], dynamic: set[str], *, keep: bool) ->
 @st.composite
 def _streams(draw: st.DrawFn, open_ids: Mapping[str, Sequence[str]]) -> list[Json]:
     """Streams in which every chunk has its prerequisite, in a reader that forgets nothing."""
-    known = {kind: set(ids) for kind, ids in open_ids.items()}
+    ids_by_kind = {kind: set(ids) for kind, ids in open_ids.items()}
     dynamic: set[str] = set(open_ids.get("dynamic", ()))
     stream: list[Json] = []
     for _ in range(draw(st.integers(0, 14))):
-        possible = [chunk_type for chunk_type, need in _NEEDS.items() if known.get(need)]
+        possible = [chunk_type for chunk_type, need in _NEEDS.items() if ids_by_kind.get(need)]
         chunk: dict[str, Json] = {"type": draw(st.sampled_from(possible * 5 + list(_ANYWHERE)))}
         need = _NEEDS.get(chunk["type"])
         if need is not None:
-            chunk[_ID_KEYS[need]] = draw(st.sampled_from(sorted(known[need])))
+            chunk[_ID_KEYS[need]] = draw(st.sampled_from(sorted(ids_by_kind[need])))
         elif chunk["type"] in _OPENS:
             ids = ("c1", "c2", "c3") if chunk["type"].startswith("tool-") else ("t1", "t2")
             chunk[_id_key(chunk["type"], "")] = draw(st.sampled_from(ids))
@@ -208,13 +208,13 @@ def _streams(draw: st.DrawFn, open_ids: Mapping[str, Sequence[str]]) -> list[Jso
         if chunk.get("dynamic") and chunk["type"].startswith("tool-input-"):
             dynamic.add(chunk["toolCallId"])
         for opened in _OPENS.get(chunk["type"], ()):
-            known.setdefault(opened, set()).add(chunk[_id_key(chunk["type"], opened)])
+            ids_by_kind.setdefault(opened, set()).add(chunk[_id_key(chunk["type"], opened)])
         if chunk["type"] in ("text-end", "reasoning-end"):
-            known[_NEEDS[chunk["type"]]].discard(chunk["id"])
+            ids_by_kind[_NEEDS[chunk["type"]]].discard(chunk["id"])
         if chunk["type"] == "finish-step" and len(stream) % 3:  # sometimes a block goes on: 7.0.79 allows it
-            known["text"] = known["reasoning"] = set()
+            ids_by_kind["text"] = ids_by_kind["reasoning"] = set()
         if chunk["type"] == "reset-step":
-            known = {}
+            ids_by_kind = {}
         stream.append(chunk)
     return stream
 
@@ -331,13 +331,13 @@ def for_release(stream: Sequence[Json], candidate: Release) -> list[Json]:
 
 def _known_keys(chunk: Json, candidate: Release, *, strict: bool) -> Json:
     fields = CHUNKS[row_of(chunk["type"])].fields
-    known = {key: value for key, value in chunk.items() if key not in fields or fields[key].includes(candidate)}
+    content = {key: value for key, value in chunk.items() if key not in fields or fields[key].includes(candidate)}
     if strict and row_of(chunk["type"]) == "data":
-        known = {key: value for key, value in known.items() if key in ("type", "data", "id", "transient")}
-    reason = known.get("finishReason")
+        content = {key: value for key, value in content.items() if key in ("type", "data", "id", "transient")}
+    reason = content.get("finishReason")
     if reason is not None and not FINISH_REASONS[reason].includes(candidate):
-        del known["finishReason"]
-    return known
+        del content["finishReason"]
+    return content
 
 
 def reach(case: Case, received: Sequence[Json], error: Exception | None) -> Counter[str]:

@@ -10,9 +10,9 @@ from tests.adapters.agents import Framework
 from tests.adapters.scripts import Chat, Script, calls, shown
 from tests.conformance.http_client import NEWEST, PATIENCE, Browser, text_of
 from tests.conformance.served import serving
+from usechat.pauses.questions import PAUSE_IS_GONE
 from usechat.server import ChatApp, Settings
 from usechat.testing import ModelCall
-from usechat.waiting_tasks import PAUSE_IS_GONE
 
 Json = Any
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mcp" / "agent.py"
@@ -39,11 +39,11 @@ def booked(chat: Chat) -> dict[str, Json]:
 
 def _accepted(chat: Chat) -> None:
     chat.ask("Book a table on Friday.")
-    [asked] = questions(chat)
-    assert (asked["toolName"], asked["input"]["message"]) == ("interrupt", "Which table on Friday?")
-    assert asked["input"]["requestedSchema"]["required"] == ["guests"]
+    [question] = questions(chat)
+    assert (question["toolName"], question["input"]["message"]) == ("interrupt", "Which table on Friday?")
+    assert question["input"]["requestedSchema"]["required"] == ["guests"]
     assert booked(chat) == {"call_Friday": None}
-    chat.continued("addToolOutput", output(asked, "accept", guests=9))
+    chat.continued("addToolOutput", output(question, "accept", guests=9))
     [again] = questions(chat)
     assert again["input"]["error"] == "guests must be a whole number, at most 8."
     chat.continued("addToolOutput", output(again, "accept", guests=3, terrace=True))
@@ -62,8 +62,8 @@ def _declined(chat: Chat) -> None:
 
 def _in_reverse_order(chat: Chat) -> None:
     chat.ask("Book a table on Friday and one on Sunday.")
-    asked = {question["input"]["message"]: question for question in questions(chat)}
-    friday, sunday = asked["Which table on Friday?"], asked["Which table on Sunday?"]
+    by_message = {question["input"]["message"]: question for question in questions(chat)}
+    friday, sunday = by_message["Which table on Friday?"], by_message["Which table on Sunday?"]
     chat.continued("addToolOutput", output(sunday, "accept", guests=2), output(friday, "decline"))
     assert booked(chat) == {
         "call_Friday": "Nothing is booked on Friday (decline).",
@@ -74,9 +74,9 @@ def _in_reverse_order(chat: Chat) -> None:
 
 def _another_message(chat: Chat) -> None:
     chat.ask("Book a table on Friday.")
-    [asked] = questions(chat)
+    [question] = questions(chat)
     assert shown(chat.ask("Never mind.")) == ["As you like."]
-    chat.page.call("addToolOutput", output(asked, "accept", guests=2))
+    chat.page.call("addToolOutput", output(question, "accept", guests=2))
     assert shown(chat.ask("Are you there?")) == ["Yes."]
 
 
@@ -116,12 +116,12 @@ def test_the_page_hears_that_the_process_that_asked_is_gone(release: str, browse
         page = browser.open(release, f"{served.url('old')}?sdk={release}", chat_id="chat-1", automatic=["tools"])
         page.send("Friday")
         message = page.answer()
-        [asked] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
+        [question] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
         messages = page.look()["messages"]
         reloaded = browser.open(
             release, f"{served.url('new')}?sdk={release}", chat_id="chat-1", messages=messages, automatic=["tools"]
         )
-        reloaded.call("addToolOutput", output(asked, "accept", guests=2))
+        reloaded.call("addToolOutput", output(question, "accept", guests=2))
         view = reloaded.until(lambda view: view["status"] == "error")
     assert view["error"] is not None
     assert PAUSE_IS_GONE in view["error"]["message"]

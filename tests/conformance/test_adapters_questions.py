@@ -11,14 +11,14 @@ ASKING = Framework(name="a graph that asks", page="langgraph", factory="langgrap
 
 def _answer(chat: Chat) -> None:
     message = chat.ask("Delete something.")
-    [asked] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
-    assert (asked["toolName"], asked["state"], asked["input"]) == (
+    [question] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
+    assert (question["toolName"], question["state"], question["input"]) == (
         "interrupt",
         "input-available",
         {"question": "Which file?"},
     )
     assert chat.deeds.done == []
-    chat.continued("addToolOutput", {"tool": "interrupt", "toolCallId": asked["toolCallId"], "output": "a"})
+    chat.continued("addToolOutput", {"tool": "interrupt", "toolCallId": question["toolCallId"], "output": "a"})
     assert text_of(chat.page.look()) == "a is gone"
     assert chat.deeds.done == ["delete a"]
 

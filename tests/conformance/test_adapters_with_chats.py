@@ -1,4 +1,4 @@
-"""A LangGraph checkpointer and our chat store stay in step: the model sees what people see, whatever they edit."""
+"""A LangGraph checkpointer and our chat store stay in step: the model sees what people see, also after edits."""
 
 import pytest
 
@@ -24,8 +24,8 @@ def _edit_the_first(chat: Chat) -> None:
     chat.ask("Second.")
     first = chat.page.look()["messages"][0]["id"]
     assert shown(chat.ask("Other.", messageId=first)) == ["Three."]
-    asked = chat.asked()
-    assert [text in asked for text in ("First.", "One.", "Second.", "Two.", "Other.")] == [False] * 4 + [True]
+    prompt = chat.asked()
+    assert [text in prompt for text in ("First.", "One.", "Second.", "Two.", "Other.")] == [False] * 4 + [True]
 
 
 def _regenerate_the_first(chat: Chat) -> None:

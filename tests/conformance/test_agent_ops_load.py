@@ -1,4 +1,4 @@
-"""Clients under load, in front of a gateway in a process of its own: its memory is its own, and can be measured."""
+"""Clients under load, in front of a gateway in another process, so that its memory can be measured."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from tests.agent_ops.directories import directory_at, fill, sqlite
 from tests.agent_ops.gateways import Upstream, eventually, upstream
 from tests.conformance.http_client import NEWEST, Browser, Page, text_of
 from tests.server.process import PATIENCE, ServeProcess, question, serve_process
-from usechat.runs.manager import CANNOT_FOLLOW
+from usechat.runs.run import CANNOT_FOLLOW
 
 MEBIBYTE = 1024 * 1024
 ROOM = 12 * MEBIBYTE

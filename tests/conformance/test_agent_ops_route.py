@@ -29,7 +29,7 @@ def gate(behind: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 class Chats:
-    """Opens pages; every one is a chat of its own."""
+    """Opens pages, each with a new chat."""
 
     def __init__(self, browser: Browser, gate: Gateway) -> None:
         self._browser = browser
@@ -306,14 +306,14 @@ def test_with_a_store_a_page_resumes_and_stops_its_run(chats: Chats, gate: Gatew
     first.stop()
     second = chats.open(release, "kept", chat_id=chat_id)
     second.resume()
-    seen = text_of(second.until(lambda view: text_of(view).startswith("tick tick")))
+    text = text_of(second.until(lambda view: text_of(view).startswith("tick tick")))
     assert session.busy
     run = f"{gate.url('kept')}/{quote(chat_id)}"
     state = httpx2.get(run, headers=gate.headers(), timeout=PATIENCE).json()
     assert (state["state"], state["messageId"]) == ("running", second.look()["messages"][-1]["id"])
     assert httpx2.post(f"{run}/stop", headers=gate.headers(), timeout=PATIENCE).status_code == 204
     view = second.settled()
-    assert (view["status"], text_of(view).startswith(seen)) == ("ready", True)
+    assert (view["status"], text_of(view).startswith(text)) == ("ready", True)
     assert httpx2.get(run, headers=gate.headers(), timeout=PATIENCE).json() == {**state, "state": "stopped"}
     eventually(lambda: not session.busy and not session.clients, "the turn is canceled")
 
@@ -347,17 +347,17 @@ def answered(page: Page, gate: Gateway, session_id: str) -> None:
     view = page.look()
     assert (view["status"], len(view["messages"])) == ("ready", 2)
     assert text_of(view).endswith("You answered: yes")
-    heard = [command["type"] for _, command in gate.sessions["approval"][session_id].commands]
-    assert heard == ["prompt", "answer"]
+    types = [command["type"] for _, command in gate.sessions["approval"][session_id].commands]
+    assert types == ["prompt", "answer"]
 
 
 @pytest.mark.parametrize(("release", "session_id"), [(WITH_APPROVALS[0], "s0"), (WITH_APPROVALS[1], "s1")])
 def test_a_question_is_answered_as_an_approval(chats: Chats, gate: Gateway, release: str, session_id: str) -> None:
     page = chats.open(release, "approval", session_id=session_id, sdk=release, automatic=["approvals"])
     page.send("ask")
-    asked = asked_by(page, "approval-requested")
+    question = asked_by(page, "approval-requested")
     assert gate.sessions["approval"][session_id].busy
-    page.call("addToolApprovalResponse", {"id": asked["approval"]["id"], "approved": True, "reason": "yes"})
+    page.call("addToolApprovalResponse", {"id": question["approval"]["id"], "approved": True, "reason": "yes"})
     answered(page, gate, session_id)
 
 
@@ -367,10 +367,10 @@ def test_a_question_is_answered_by_a_tool_of_the_page(
 ) -> None:
     page = chats.open(release, "approval", session_id=session_id, sdk="5", automatic=["tools"])
     page.send("ask")
-    asked = asked_by(page, "input-available")
-    assert asked["type"] == "tool-approval"
+    question = asked_by(page, "input-available")
+    assert question["type"] == "tool-approval"
     output = {"approved": True, "reason": "yes"}
-    page.call("addToolOutput", {"tool": "approval", "toolCallId": asked["toolCallId"], "output": output})
+    page.call("addToolOutput", {"tool": "approval", "toolCallId": question["toolCallId"], "output": output})
     answered(page, gate, session_id)
 
 
@@ -380,29 +380,29 @@ DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("approved", "command", "said"), DECISIONS)
+@pytest.mark.parametrize(("approved", "command", "text"), DECISIONS)
 @pytest.mark.parametrize("release", NEWEST)
 def test_the_approval_of_a_tool_runs_or_denies_it_upstream(
-    chats: Chats, gate: Gateway, release: str, approved: bool, command: dict[str, str], said: str
+    chats: Chats, gate: Gateway, release: str, approved: bool, command: dict[str, str], text: str
 ) -> None:
     sdk = release if release in WITH_APPROVALS else "5"
     page = chats.open(
         release, "approval", session_id="s6", sdk=sdk, automatic=["approvals" if sdk == release else "tools"]
     )
     page.send("approve")
-    asked = asked_by(page, "approval-requested" if sdk == release else "input-available")
+    question = asked_by(page, "approval-requested" if sdk == release else "input-available")
     decision = {"approved": approved, "reason": "no"}
     if sdk == release:
-        page.call("addToolApprovalResponse", {"id": asked["approval"]["id"], **decision})
+        page.call("addToolApprovalResponse", {"id": question["approval"]["id"], **decision})
     else:
-        page.call("addToolOutput", {"tool": "approval", "toolCallId": asked["toolCallId"], "output": decision})
+        page.call("addToolOutput", {"tool": "approval", "toolCallId": question["toolCallId"], "output": decision})
     page.until(lambda now: len(now["requests"]) == 2)
     page.answer()
     view = page.look()
-    assert (view["status"], len(view["messages"]), text_of(view).endswith(said)) == ("ready", 2, True)
-    _, (_, sent) = list(gate.sessions["approval"]["s6"].commands)[-2:]
-    assert {key: sent[key] for key in sent if key != "invocationId"} == command
-    assert sent["invocationId"].startswith("invocation-")
+    assert (view["status"], len(view["messages"]), text_of(view).endswith(text)) == ("ready", 2, True)
+    _, (_, message) = list(gate.sessions["approval"]["s6"].commands)[-2:]
+    assert {key: message[key] for key in message if key != "invocationId"} == command
+    assert message["invocationId"].startswith("invocation-")
 
 
 @pytest.mark.parametrize("release", NEWEST)
@@ -410,7 +410,7 @@ def test_a_page_that_goes_on_without_a_new_message_sends_no_prompt(chats: Chats,
     page = chats.open(release, session_id="s5")
     page.send("tool")
     before = page.answer()
-    heard = len(gate.sessions["client"]["s5"].commands)
+    count = len(gate.sessions["client"]["s5"].commands)
     page.call("sendMessage")
     page.until(lambda now: len(now["requests"]) == 2)
     after = page.answer()
@@ -420,4 +420,4 @@ def test_a_page_that_goes_on_without_a_new_message_sends_no_prompt(chats: Chats,
     assert [part for part in after["parts"] if part["type"] != "step-start"] == [
         part for part in before["parts"] if part["type"] != "step-start"
     ]
-    assert len(gate.sessions["client"]["s5"].commands) == heard
+    assert len(gate.sessions["client"]["s5"].commands) == count

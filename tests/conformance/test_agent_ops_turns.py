@@ -1,6 +1,6 @@
 """Every kind of turn of a session, as the newest clients show it: what is in the message, and how the page stands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -58,9 +58,16 @@ TURNS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("prompt", TURNS)
-@pytest.mark.parametrize("app", APPS)
-@pytest.mark.parametrize("release", NEWEST)
+def in_turn(prompts: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return every prompt with every app; the clients take turns, so that each has every prompt and every app."""
+    return [
+        (prompt, app, NEWEST[(at + number) % len(NEWEST)])
+        for at, prompt in enumerate(prompts)
+        for number, app in enumerate(APPS)
+    ]
+
+
+@pytest.mark.parametrize(("prompt", "app", "release"), in_turn(TURNS))
 def test_a_turn_that_ends_well(browser: Browser, gate: Gateway, release: str, app: str, prompt: str) -> None:
     automatic = ["tools", "approvals"] if release in WITH_APPROVALS else ["tools"]
     page = opened(browser, gate, release, app, prompt, automatic=automatic)
@@ -74,9 +81,7 @@ def test_a_turn_that_ends_well(browser: Browser, gate: Gateway, release: str, ap
     eventually(lambda: not gate.sessions[app]["interactive"].clients, "the socket is closed")
 
 
-@pytest.mark.parametrize("prompt", ["fail", "error", "die"])
-@pytest.mark.parametrize("app", APPS)
-@pytest.mark.parametrize("release", NEWEST)
+@pytest.mark.parametrize(("prompt", "app", "release"), in_turn(["fail", "error", "die"]))
 def test_a_turn_that_fails_keeps_what_was_said(
     browser: Browser, gate: Gateway, release: str, app: str, prompt: str
 ) -> None:
@@ -100,8 +105,8 @@ def test_regenerate_sends_the_last_message_as_a_new_prompt(
     page.call("regenerate")
     page.until(lambda view: len(view["requests"]) == 2)
     second = page.answer()
-    heard = [command["content"] for _, command in gate.sessions[app]["interactive"].commands][-2:]
-    assert heard == ["hello", "hello"]
+    prompts = [command["content"] for _, command in gate.sessions[app]["interactive"].commands][-2:]
+    assert prompts == ["hello", "hello"]
     assert first["id"] != second["id"]
     view = page.look()
     assert (view["status"], len(view["messages"]), told(second["parts"][-1])) == ("ready", 2, "You said: hello")

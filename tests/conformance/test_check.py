@@ -56,8 +56,8 @@ def as_shown(message: Any) -> Any:
     """Return the message as JSON gives it, without the name that a client made up."""
     if message is None:
         return None
-    written = json.loads(json_text(message))
-    return written | {"id": None} if message["id"].startswith(("client-", CLIENT_ID)) else written
+    value = json.loads(json_text(message))
+    return value | {"id": None} if message["id"].startswith(("client-", CLIENT_ID)) else value
 
 
 def assert_same_error(error: str | None, result: ChatResult, context: object) -> None:
@@ -196,9 +196,9 @@ def test_every_error_is_looked_for() -> None:
 @given(streams=st.lists(chunk_lists | mutated_chunk_lists, min_size=BATCH, max_size=BATCH))
 def test_who_sends_a_chat_again_without_end_is_warned(judge: Judge, release: str, streams: list[list[Any]]) -> None:
     reports = [check_capture(Capture(name="", body=body_of(stream)), [release]) for stream in streams]
-    shown = [report for report in reports if report.ok and report.verdicts[release].message is not None]
-    histories = [[USER, report.verdicts[release].message] for report in shown]
-    for report, result in zip(shown, judge.complete(release, histories), strict=True):
+    candidates = [report for report in reports if report.ok and report.verdicts[release].message is not None]
+    histories = [[USER, report.verdicts[release].message] for report in candidates]
+    for report, result in zip(candidates, judge.complete(release, histories), strict=True):
         rules = {problem.rule.id for problem in report.problems}
         if result["toolCalls"] and report.verdicts[release].status == "ready":
             assert rules & {"UC412", "UC421"}
@@ -212,7 +212,7 @@ LEFT_BEHIND: Final = {"UC411", "UC415", "UC416", "UC423", "UC424"}
 
 @every_release
 def test_a_tool_part_that_is_left_behind_is_warned_of(judge: Judge, release: str) -> None:
-    met: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     @settings(max_examples=30)
     @given(streams=batches_of(interleaved_tools))
@@ -227,10 +227,10 @@ def test_a_tool_part_that_is_left_behind_is_warned_of(judge: Judge, release: str
             is_left = any(part.get("state") == "input-streaming" for part in parts)
             assert not is_left or rules & LEFT_BEHIND, (capture.body, parts)
             assert is_left or "UC424" not in rules, (capture.body, parts)
-            met.update(rules)
+            counts.update(rules)
 
     compare()
-    assert met["UC424"] >= 5 or release in FIND_CALLS_ANYWHERE, met
+    assert counts["UC424"] >= 5 or release in FIND_CALLS_ANYWHERE, counts
 
 
 FIND_CALLS_ANYWHERE: Final = {"5.0.0", "5.0.216", "6.0.0", "6.0.230", "7.0.0", "7.0.31"}
@@ -258,7 +258,7 @@ def answered(part: Any) -> Any:
 
 @pytest.mark.parametrize("release", [releases[-1] for releases in RELEASES.values()])
 def test_an_answer_that_no_page_sends_is_warned_of(judge: Judge, release: str) -> None:
-    met: Counter[bool] = Counter()
+    counts: Counter[bool] = Counter()
 
     @settings(max_examples=60)
     @given(streams=batches_of(interleaved_tools))
@@ -279,7 +279,7 @@ def test_an_answer_that_no_page_sends_is_warned_of(judge: Judge, release: str) -
             is_sent = bool(result["toolCalls"] or result["approvals"])
             rules = {problem.rule.id for problem in report.problems}
             assert ("UC425" in rules) is not is_sent, (history, rules)
-            met[is_sent] += 1
+            counts[is_sent] += 1
 
     compare()
-    assert min(met[True], met[False]) >= 20, met
+    assert min(counts[True], counts[False]) >= 20, counts

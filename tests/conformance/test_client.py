@@ -32,29 +32,31 @@ def real_chats() -> Iterator[RealChats]:
 @pytest.mark.parametrize("release", NEWEST)
 def test_our_chat_does_what_the_real_class_does(served: Served, real_chats: RealChats, release: str) -> None:
     base = f"http://127.0.0.1:{served.port}/{release}"
-    wanted = {seed: conversation(seed, release[0]) for seed in range(NEWEST.index(release), CONVERSATIONS, len(NEWEST))}
-    real = real_chats.talk(release, [placed(one, base, f"real-{seed}") for seed, one in wanted.items()])
-    ours = asyncio.run(our_chats(release, [placed(one, base, f"ours-{seed}") for seed, one in wanted.items()]))
-    for seed, their_result, our_result in zip(wanted, real, ours, strict=True):
-        expected, found = comparable(their_result, f"real-{seed}"), comparable(our_result, f"ours-{seed}")
-        assert found == expected, f"conversation {seed}: {json.dumps(wanted[seed])}"
+    scripts = {
+        seed: conversation(seed, release[0]) for seed in range(NEWEST.index(release), CONVERSATIONS, len(NEWEST))
+    }
+    real = real_chats.talk(release, [placed(one, base, f"real-{seed}") for seed, one in scripts.items()])
+    ours = asyncio.run(our_chats(release, [placed(one, base, f"ours-{seed}") for seed, one in scripts.items()]))
+    for seed, their_result, our_result in zip(scripts, real, ours, strict=True):
+        expected, actual = comparable(their_result, f"real-{seed}"), comparable(our_result, f"ours-{seed}")
+        assert actual == expected, f"conversation {seed}: {json.dumps(scripts[seed])}"
     assert_reach(release, real)
 
 
 def assert_reach(release: str, results: list[Json]) -> None:
     """The conversations come to what they are meant to show."""
     states = [state for result in results for state in result["states"]]
-    seen = Counter(
+    counts = Counter(
         part.get("state", part["type"])
         for state in states
         for message in state["messages"]
         for part in message["parts"]
     )
     for part in ("output-available", "output-error", "input-available", "streaming", "data-progress", "file"):
-        assert seen[part] > 20, part
+        assert counts[part] > 20, part
     if release[0] != "5":
         for part in ("approval-requested", "approval-responded", "output-denied"):
-            assert seen[part] > 5, part
+            assert counts[part] > 5, part
     assert sum(state["status"] == "error" for state in states) > 50
     assert sum(state["thrown"] is not None for state in states) > 10
     requests = Counter((request["method"], request["status"]) for result in results for request in result["requests"])
@@ -66,7 +68,7 @@ def generated_history(choice: random.Random) -> list[Json]:
     """Return a history whose last message is in some state of waiting."""
     states = ["input-streaming", "input-available", "approval-requested", "approval-responded"]
     states += ["output-available", "output-error", "output-denied"]
-    made: list[Json] = []
+    parts: list[Json] = []
     for number in range(choice.randint(0, 5)):
         kind = choice.choice(["tool-a", "dynamic-tool", "text", "step-start", "data-x"])
         part: dict[str, Json] = {"type": kind}
@@ -75,9 +77,9 @@ def generated_history(choice: random.Random) -> list[Json]:
             part |= choice.choice([{}, {}, {"providerExecuted": True}, {"preliminary": True}])
         elif kind == "text":
             part |= {"text": "a"} | choice.choice([{}, {"state": "done"}, {"state": "streaming"}])
-        made.append(part)
+        parts.append(part)
     role = choice.choice(["assistant", "assistant", "assistant", "user"])
-    return [{"id": "m1", "role": role, "parts": made}] if choice.random() < 0.95 else []
+    return [{"id": "m1", "role": role, "parts": parts}] if choice.random() < 0.95 else []
 
 
 @pytest.mark.parametrize("release", NEWEST)
@@ -85,10 +87,10 @@ def test_histories_are_complete_when_the_real_predicates_say_so(judge: Judge, re
     histories = [generated_history(random.Random(seed)) for seed in range(2_000)]
     if release[0] == "5":  # which takes a preliminary output for the last word; ours does as 6 and 7 do
         histories = [history for history in histories if "preliminary" not in json.dumps(history)]
-    told = judge.complete(release, histories)
-    assert [is_complete_with_tool_calls(history) for history in histories] == [one["toolCalls"] for one in told]
-    assert sum(one["toolCalls"] for one in told) > 20
+    results = judge.complete(release, histories)
+    assert [is_complete_with_tool_calls(history) for history in histories] == [one["toolCalls"] for one in results]
+    assert sum(one["toolCalls"] for one in results) > 20
     if release[0] != "5":
         ours = [is_complete_with_approval_responses(history) for history in histories]
-        assert ours == [one["approvals"] for one in told]
+        assert ours == [one["approvals"] for one in results]
         assert sum(ours) > 20

@@ -1,4 +1,4 @@
-"""A framework that usechat does not know, with an adapter of its own: installed, served, asked by the real clients.
+"""A framework that usechat does not know, with its own adapter: installed, served, asked by the real clients.
 
 The framework, its adapter and the app are those of docs/adapters.md, built into a wheel.
 """
@@ -37,8 +37,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _addresses(lines: Iterable[str]) -> Iterator[str]:
     """Yield the addresses that a server prints when it has started."""
     for line in lines:
-        for found in re.findall(r"http://127\.0\.0\.1:\d+", line):
-            yield f"{found}/api/chat"
+        for address in re.findall(r"http://127\.0\.0\.1:\d+", line):
+            yield f"{address}/api/chat"
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,12 @@ def browser() -> Iterator[Browser]:
 def test_its_agent_answers_the_real_clients(url: str, browser: Browser, release: str) -> None:
     page = browser.open(release, url, chat_id=f"chirp-{release}")
     page.send("Paris")
-    shown = [
+    content = [
         (part["type"], part.get("text") or part.get("output"))
         for part in page.answer()["parts"]
         if part["type"] != "step-start"
     ]
-    assert shown == [
+    assert content == [
         ("reasoning", "I need the weather."),
         ("tool-weather", {"celsius": 21}),
         ("text", "It is 21 °C in Paris."),

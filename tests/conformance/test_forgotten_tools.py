@@ -90,8 +90,8 @@ def test_a_page_that_changes_its_call_or_makes_one_up_is_not_believed(
     page.send("go")
     waiting = page.answer()
     forgotten(served, chat_id)
-    answered = {"state": "output-available", "output": "Paris", **FORGERIES[forged]}
-    waiting["parts"] = [part | answered if "toolCallId" in part else part for part in waiting["parts"]]
+    outcome = {"state": "output-available", "output": "Paris", **FORGERIES[forged]}
+    waiting["parts"] = [part | outcome if "toolCallId" in part else part for part in waiting["parts"]]
     liar = browser.open(release, served.url(app), chat_id=chat_id, messages=[said("user", "go"), waiting])
     liar.call("sendMessage")
     liar.answer()
@@ -112,10 +112,10 @@ def test_every_release_brings_back_what_vouches_for_a_call(
 ) -> None:
     sdk = release if sdk == "release" else sdk
     user = said("user", "go")
-    [asked] = judge.chat(release, [Chat(posted(served, sdk, user), messages=[user])])
-    assert (asked["status"], asked["error"]) == ("ready", None)
-    waiting = asked["message"]
-    answered = {"state": "output-available", "output": "Paris"}
-    waiting["parts"] = [part | answered if "toolCallId" in part else part for part in waiting["parts"]]
+    [result] = judge.chat(release, [Chat(posted(served, sdk, user), messages=[user])])
+    assert (result["status"], result["error"]) == ("ready", None)
+    waiting = result["message"]
+    outcome = {"state": "output-available", "output": "Paris"}
+    waiting["parts"] = [part | outcome if "toolCallId" in part else part for part in waiting["parts"]]
     [after] = judge.chat(release, [Chat(posted(served, sdk, user, waiting), messages=[user, waiting])])
     assert after["message"]["parts"][-1]["text"] == "You are in ['Paris']."

@@ -30,7 +30,7 @@ def flow_apps(place: str, flows: Any) -> dict[str, ChatApp]:
     remote: dict[str, Any] = {} if place == "process" else {"build_input": text_input}
     agents: dict[str, Any] = {} if place == "process" else {"build_input": agent_input}
     stateless: dict[str, Any] = {} if place == "process" else {"build_input": stateless_agent_input}
-    made = {
+    transports = {
         "chatFlow": GenkitChatTransport(flows("chatFlow")),
         "echo": GenkitChatTransport(flows("echo"), **remote),
         "words": GenkitChatTransport(flows("words"), **remote),
@@ -42,11 +42,11 @@ def flow_apps(place: str, flows: Any) -> dict[str, ChatApp]:
         "data": GenkitChatTransport(flows("chatFlow"), send_data=True),
     }
     messages: dict[str, Any] = {} if place == "process" else {"build_input": messages_input}
-    made |= {
+    transports |= {
         "conversation": GenkitChatTransport(flows("conversation"), **messages),
         "asking-conversation": GenkitChatTransport(flows("conversation"), interrupts="approval", **messages),
     }
-    return {f"{place}-{name}": ChatApp(transport) for name, transport in made.items()}
+    return {f"{place}-{name}": ChatApp(transport) for name, transport in transports.items()}
 
 
 OBJECTS = {
@@ -136,8 +136,8 @@ def test_chunks_that_repeat_everything_are_said_once(
     browser: Browser, served: Served, release: str, place: str
 ) -> None:
     view = good(asked(browser, served, release, f"{place}-chatFlow", "repeat"))
-    said = [STEP, ("reasoning", "Hm"), ("text", "Hello"), ("tool-weather", ROME), STEP, ("text", "Warm.")]
-    assert shown(view) == said
+    parts = [STEP, ("reasoning", "Hm"), ("text", "Hello"), ("tool-weather", ROME), STEP, ("text", "Warm.")]
+    assert shown(view) == parts
 
 
 @every_place

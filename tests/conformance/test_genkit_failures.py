@@ -222,6 +222,6 @@ def test_the_page_s_token_does_not_reach_the_server_and_harmless_headers_do(
 ) -> None:
     headers = {"authorization": "Bearer t", "accept-language": "fr", "x-private": "1", "cookie": "a=b"}
     asked(browser, served.url("node"), NEWEST[-1], "headers", headers=headers).answer()
-    heard = next(one for one in reversed(node.heard()["headers"]) if one.get("accept-language") == "fr")
-    assert heard["accept"] == "text/event-stream"
-    assert heard.keys().isdisjoint({"authorization", "x-private", "cookie", "origin"})
+    request_headers = next(one for one in reversed(node.heard()["headers"]) if one.get("accept-language") == "fr")
+    assert request_headers["accept"] == "text/event-stream"
+    assert request_headers.keys().isdisjoint({"authorization", "x-private", "cookie", "origin"})

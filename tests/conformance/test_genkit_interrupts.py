@@ -110,8 +110,9 @@ def test_each_of_two_calls_of_one_tool_gets_its_own_decision(
     view = good(page, 2)
     deleted = node.heard()["deleted"][before:] if place == "node" else [list(each) for each in scripted.DELETED]
     assert sorted(deleted) == [["Paris", False], ["Rome", True]]
-    rome, paris = calls_of(view)
+    rome, paris, paris_again = calls_of(view)
     assert (rome["output"], paris["state"]) == ("Rome is gone", "output-denied")
+    assert (paris_again["output"], paris_again["input"]) == ("Paris is still there", paris["input"])
     assert text_of(view) == 'May I?["Paris is still there","Rome is gone"]'
 
 
@@ -202,22 +203,22 @@ def stream(url: str, data: Any, **more: Any) -> list[str]:
 
 def restarted_by_flow(node: NodeServer, tool: str) -> list[str]:
     """Interrupt and restart a tool of a flow; return the frames of both answers."""
-    said = {"role": "user", "content": [{"text": tool}]}
-    asked = stream(node.url("conversation"), {"messages": [said]})
-    message = json.loads(asked[-1].removeprefix("data: "))["result"]["message"]
+    question = {"role": "user", "content": [{"text": tool}]}
+    frames = stream(node.url("conversation"), {"messages": [question]})
+    message = json.loads(frames[-1].removeprefix("data: "))["result"]["message"]
     restart = {"toolRequest": message["content"][-1]["toolRequest"], "metadata": {"resumed": {"approved": True}}}
-    again = stream(node.url("conversation"), {"messages": [said, message], "resume": {"restart": [restart]}})
-    return [frame.replace(tool, "TOOL") for frame in (*asked, *again)]
+    again = stream(node.url("conversation"), {"messages": [question, message], "resume": {"restart": [restart]}})
+    return [frame.replace(tool, "TOOL") for frame in (*frames, *again)]
 
 
 def restarted_by_agent(node: NodeServer, tool: str) -> list[str]:
     """Do the same with an agent; return the frames without the ids of its session and snapshots."""
     init = {"sessionId": str(uuid.uuid4())}
-    asked = stream(node.url("helper"), {"message": {"role": "user", "content": [{"text": tool}]}}, init=init)
-    message = json.loads(asked[-1].removeprefix("data: "))["result"]["message"]
+    frames = stream(node.url("helper"), {"message": {"role": "user", "content": [{"text": tool}]}}, init=init)
+    message = json.loads(frames[-1].removeprefix("data: "))["result"]["message"]
     restart = {"toolRequest": message["content"][-1]["toolRequest"], "metadata": {"resumed": {"approved": True}}}
     again = stream(node.url("helper"), {"resume": {"restart": [restart]}}, init=init)
-    return [re.sub(r"[0-9a-f-]{36}", "ID", frame.replace(tool, "TOOL")) for frame in (*asked, *again)]
+    return [re.sub(r"[0-9a-f-]{36}", "ID", frame.replace(tool, "TOOL")) for frame in (*frames, *again)]
 
 
 @pytest.mark.parametrize("restarted", [restarted_by_flow, restarted_by_agent])

@@ -24,9 +24,9 @@ async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_ser
         assert (waiting["type"], waiting["state"]) == ("tool-confirm", "approval-requested")
         waiting["state"] = "approval-responded"
         waiting["approval"] = {**waiting["approval"], "approved": True}
-        answered = await answer(transport, asked(user("confirm"), question), message=question)
-        assert text_of(answered) == "May I?Thanks."
-        assert waiting_output(answered) == {"confirmed": True}
+        message = await answer(transport, asked(user("confirm"), question), message=question)
+        assert text_of(message) == "May I?Thanks."
+        assert waiting_output(message) == {"confirmed": True}
 
 
 def waiting_output(message: Any) -> Any:
@@ -57,7 +57,7 @@ async def said_by(transport: GenkitChatTransport) -> str:
 async def test_the_reflection_server_tells_what_a_flow_takes_and_the_flow_server_does_not(tmp_path: Path) -> None:
     with node_server(tmp_path) as node:
         reflection = reflection_url(tmp_path)
-        for name, said in (("ask", "You asked: hello"), ("echo", "You said: hello"), ("chatFlow", "Hello")):
-            assert await said_by(GenkitChatTransport(node.url(name), reflection=reflection)) == said
+        for name, text in (("ask", "You asked: hello"), ("echo", "You said: hello"), ("chatFlow", "Hello")):
+            assert await said_by(GenkitChatTransport(node.url(name), reflection=reflection)) == text
         with pytest.raises(StreamFailed, match="The agent failed while it answered"):
             await said_by(GenkitChatTransport(node.url("ask"), reflection=node.url("")))

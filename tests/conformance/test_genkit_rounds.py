@@ -26,7 +26,7 @@ def histories(one: Round, random: Any) -> list[tuple[list[Any], bool]]:
 @settings(max_examples=15)
 @given(st.lists(played, min_size=10, max_size=10))
 def test_a_page_sends_by_itself_when_all_calls_are_answered_and_only_then(judge: Judge, cases: Any) -> None:
-    made = [each for one, random in cases for each in histories(one, random)]
+    pairs = [each for one, random in cases for each in histories(one, random)]
     for release in WITH_APPROVALS:
-        for (_, sends), told in zip(made, judge.complete(release, [history for history, _ in made]), strict=True):
-            assert (told["toolCalls"] or bool(told["approvals"])) is sends
+        for (_, sends), result in zip(pairs, judge.complete(release, [history for history, _ in pairs]), strict=True):
+            assert (result["toolCalls"] or bool(result["approvals"])) is sends

@@ -37,7 +37,9 @@ def turn(judge: Judge, release: str, body: bytes, **options: Any) -> ChatResult:
 def test_the_packages_are_the_pinned_ones(judge: Judge) -> None:
     versions = judge.versions()
     assert int(versions["node"].split(".")[0]) >= 22
-    assert versions["packages"] == {"zod": "4.6.7"} | {f"ai-{release}": release for release in ALL_RELEASES}
+    clients = {f"ai-{release}": release for release in ALL_RELEASES}
+    transports = {"@ai-sdk/workflow": "2.0.43", "@workflow/ai": "6.0.0", "ai": "6.0.326"}  # the second imports `ai`
+    assert versions["packages"] == clients | transports | {"zod": "4.6.7"}
 
 
 @every_release
@@ -123,8 +125,8 @@ def test_data_and_tool_calls_reach_their_callbacks(judge: Judge, release: str) -
 
 @every_release
 def test_a_history_that_ends_in_an_assistant_message_is_continued(judge: Judge, release: str) -> None:
-    called = {"type": "tool-t", "toolCallId": "c", "state": "input-available", "input": {}}
-    assistant = {"id": "m", "role": "assistant", "parts": [called]}
+    call = {"type": "tool-t", "toolCallId": "c", "state": "input-available", "input": {}}
+    assistant = {"id": "m", "role": "assistant", "parts": [call]}
     body = b'data: {"type":"tool-output-available","toolCallId":"c","output":null}\n\n'
     result = turn(judge, release, body, messages=[USER, assistant])
     assert result["error"] is None
@@ -195,8 +197,8 @@ def test_a_case_that_makes_no_sense_does_not_end_the_judge(judge: Judge) -> None
     with pytest.raises(JudgeError, match="no such release"):
         judge.schema("4.0.0", [{}])
     with pytest.raises(JudgeError, match="complete on 7"):
-        judge.complete("7.0.169", [None])  # type: ignore[list-item]
-    assert judge.schema("7.0.169", [{"type": "start"}])[0]["accepted"]
+        judge.complete("7.0.170", [None])  # type: ignore[list-item]
+    assert judge.schema("7.0.170", [{"type": "start"}])[0]["accepted"]
 
 
 def test_a_judge_that_does_not_answer_or_is_dead_says_so() -> None:
@@ -228,6 +230,6 @@ def test_the_answer_to_a_request_that_was_interrupted_is_not_taken_for_the_next_
     with Judge() as judge:
         judge.suspend()
         with interrupted_after(0.2), pytest.raises(TimeoutError):
-            judge.schema("7.0.169", [{"type": "start"}, {"type": "step-start"}])
+            judge.schema("7.0.170", [{"type": "start"}, {"type": "step-start"}])
         judge.resume()
-        assert [result["accepted"] for result in judge.schema("7.0.169", [{"type": "step-start"}])] == [False]
+        assert [result["accepted"] for result in judge.schema("7.0.170", [{"type": "step-start"}])] == [False]

@@ -105,10 +105,10 @@ def unsigned(parts: Sequence[Any]) -> list[Any]:
 
 def _unsigned(part: Any) -> Any:
     match part:
-        case {"approval": {"id": asked}}:
-            return {**part, "approval": {"id": asked}}
-        case {"type": "tool-approval", "input": {"signature": _} as asked}:  # 5 asks through this tool
-            return {**part, "input": {name: value for name, value in asked.items() if name != "signature"}}
+        case {"approval": {"id": approval_id}}:
+            return {**part, "approval": {"id": approval_id}}
+        case {"type": "tool-approval", "input": {"signature": _} as question}:  # 5 asks through this tool
+            return {**part, "input": {name: value for name, value in question.items() if name != "signature"}}
     return dict(part)
 
 
@@ -119,8 +119,8 @@ def approved(message: UIMessage) -> UIMessage:
         match part:
             case {"type": "tool-approval"}:
                 return {**part, "state": "output-available", "output": {"approved": True}}
-            case {"state": "approval-requested", "approval": asked}:
-                return {**part, "state": "approval-responded", "approval": {**asked, "approved": True}}
+            case {"state": "approval-requested", "approval": approval}:
+                return {**part, "state": "approval-responded", "approval": {**approval, "approved": True}}
         return part
 
     return {**message, "parts": [give(part) for part in message["parts"]]}
@@ -142,26 +142,26 @@ async def check_after_kill(judge: Judge, server: DyingServer, received: Body, wh
     server.expire()
     restarted = Restarted(server.path, server.sdk)
     loaded, saved = await restarted.load(), server.saved
-    seen = [type(chunk) for chunk in received.chunks]
-    assert seen == whole.kinds[: len(seen)]
-    if seen or saved:
+    kinds = [type(chunk) for chunk in received.chunks]
+    assert kinds == whole.kinds[: len(kinds)]
+    if kinds or saved:
         assert texts(loaded[:1]) == ["story"], "the question is stored before the first byte of the answer"
-    shown = unsigned(loaded[1]["parts"]) if loaded[1:] else []
-    is_whole = shown == whole.states[-1]
+    stored_parts = unsigned(loaded[1]["parts"]) if loaded[1:] else []
+    is_whole = stored_parts == whole.states[-1]
     assert is_whole or not received.complete
     if not is_whole:
         last = unsigned(saved[-1]["parts"]) if saved else []
         oldest = max(number for number, parts in enumerate(whole.states) if parts == last)
-        assert shown in [ended(parts) for parts in whole.states[oldest:]]
+        assert stored_parts in [ended(parts) for parts in whole.states[oldest:]]
     for release in releases_for(loaded) if loaded else ():
         [verdict] = judge.validate(release, [loaded])
         assert verdict["ok"], (release, verdict)
     if is_whole:  # the answer ended before the process did: its approval is open
         copy = approved(loaded[1])
         assert (await restarted.post(copy, messageId=copy["id"])).text == "Deleted."
-    said = await restarted.post(user("u2", "Next"))
-    assert said.text == f"{len(loaded) + 1}: Next"
-    assert texts(await restarted.load())[-2:] == ["Next", said.text]
+    answer = await restarted.post(user("u2", "Next"))
+    assert answer.text == f"{len(loaded) + 1}: Next"
+    assert texts(await restarted.load())[-2:] == ["Next", answer.text]
     await restarted.close()
 
 
@@ -190,7 +190,7 @@ async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_save
         path = Path(shutil.copy(empty_file, tmp_path / f"{number}.db"))
         async with at_once:
             server = DyingServer(path, sdk=sdk)
-            received = await asyncio.to_thread(server.ask, QUESTION, kill_after=moment)
+            received = await asyncio.to_thread(server.ask, QUESTION, until=lambda data: len(data) >= moment)
             await asyncio.to_thread(server.kill)
             await check_after_kill(judge, server, received, answers[sdk])
 

@@ -28,7 +28,7 @@ from crewai.telemetry.telemetry import Telemetry  # isort: skip
 from pydantic import BaseModel  # isort: skip
 
 # CrewAI reads fields that it has deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai")
+pytestmark = [pytest.mark.live, pytest.mark.crewai, pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai")]
 
 CREWAI = [framework for framework in RECORDED_FRAMEWORKS if framework.environment == "crewai"]
 WEATHER = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
@@ -93,9 +93,9 @@ def test_a_crew_gets_the_message_and_the_chat_and_its_second_agent_is_a_lane() -
             assert answer.message.metadata["usage"]["totalTokens"] == 36
             client.ask("Do they?")
         assert "Answer: What about owls?" in json.dumps(model.requests[0])
-        asked = json.dumps(model.requests[2])
-        assert "Answer: Do they?" in asked
-        assert "They hunt at night." in asked
+        prompt = json.dumps(model.requests[2])
+        assert "Answer: Do they?" in prompt
+        assert "They hunt at night." in prompt
         assert model.refusals == []
 
 
@@ -125,7 +125,7 @@ def test_the_value_of_a_crew_with_a_structure_is_data() -> None:
 
 def flow_of(model: ScriptedModel) -> Any:
     class Greeting(Flow):  # type: ignore[misc]
-        """Answers with what an agent says, after words of its own."""
+        """Answers with what an agent says, after its own words."""
 
         @start()  # type: ignore[untyped-decorator]
         def greet(self) -> str:
@@ -147,11 +147,11 @@ def test_a_flow_that_a_function_makes_answers_with_its_result() -> None:
 def test_the_frames_of_a_flow_are_read_in_an_agent_function() -> None:
     with ScriptedModel(["Ann."]) as model:
 
-        async def answer(turn: Turn) -> AsyncIterator[Part]:
+        async def agent(turn: Turn) -> AsyncIterator[Part]:
             async for part in crewai.parts(flow_of(model).astream(inputs={"message": turn.text})):
                 yield part
 
-        with AgentClient(answer, headers={"x-ai-sdk": "7"}) as client:
+        with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
             assert client.ask("Who am I?").text == "Ann."
         assert model.refusals == []
 
@@ -176,8 +176,8 @@ def test_what_chats_cannot_share_is_refused_and_what_is_nothing_to_ask_too() -> 
 
 
 def test_a_model_without_function_calling_thinks_aloud_and_answers() -> None:
-    called = 'Thought: I need the weather.\nAction: weather\nAction Input: {"city": "Paris"}'
-    with ScriptedModel([called, "Thought: I know it.\nFinal Answer: It is 21 °C."]) as model:
+    action = 'Thought: I need the weather.\nAction: weather\nAction Input: {"city": "Paris"}'
+    with ScriptedModel([action, "Thought: I know it.\nFinal Answer: It is 21 °C."]) as model:
         deeds = Deeds()
         agent = agent_of(model, tools=[crewai_agent.tool("weather", deeds.weather, "city")])
 
@@ -206,15 +206,15 @@ async def test_a_chat_becomes_messages_of_an_agent() -> None:
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk=", "filename": "a.png"}
     note = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     turn = turn_of(
         user("Look.", "u1", image, note),
-        assistant({"type": "step-start"}, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
-    asked, called, first, second, said, thanked = crewai.to_crewai(conversation.history(turn))
-    assert asked == {"role": "user", "content": "Look.\n\na.png (image/png)\n\na.txt:\nhi"}
-    assert [(call["id"], call["function"]["name"]) for call in called["tool_calls"]] == [
+    question, tool_step, first, second, answer, thanks = crewai.to_crewai(conversation.history(turn))
+    assert question == {"role": "user", "content": "Look.\n\na.png (image/png)\n\na.txt:\nhi"}
+    assert [(call["id"], call["function"]["name"]) for call in tool_step["tool_calls"]] == [
         ("c1", "weather"),
         ("c2", "dig"),
     ]
@@ -222,4 +222,4 @@ async def test_a_chat_becomes_messages_of_an_agent() -> None:
         ("c1", '{"celsius":21}'),
         ("c2", "No."),
     ]
-    assert (said, thanked) == ({"role": "assistant", "content": "Sunny."}, {"role": "user", "content": "Thanks."})
+    assert (answer, thanks) == ({"role": "assistant", "content": "Sunny."}, {"role": "user", "content": "Thanks."})

@@ -22,6 +22,8 @@ from usechat.adapters.a2a import A2aEndpoint, A2aSource, source_of
 from usechat.cli.plan import Plan, make_app
 from usechat.testing import AgentClient
 
+pytestmark = [pytest.mark.live, pytest.mark.frameworks]
+
 SECRET = "hunter2"
 
 
@@ -38,10 +40,10 @@ class Asking(AgentExecutor):  # type: ignore[misc]
         if context.current_task is None:
             await event_queue.enqueue_event(new_task_from_user_message(context.message))
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-        said = [message for message in self.received if message.task_id == context.task_id]
-        await updater.add_artifact([new_text_part(f"{len(said)}. ")])
-        if len(said) < 3:
-            question = ["City?", "Country?"][len(said) - 1]
+        messages = [message for message in self.received if message.task_id == context.task_id]
+        await updater.add_artifact([new_text_part(f"{len(messages)}. ")])
+        if len(messages) < 3:
+            question = ["City?", "Country?"][len(messages) - 1]
             await updater.requires_input(updater.new_agent_message([new_text_part(question)]))
         else:
             await updater.complete(updater.new_agent_message([new_text_part(context.get_user_input())]))
@@ -66,8 +68,8 @@ class Replying(AgentExecutor):  # type: ignore[misc]
 
 
 def client_of(plan: Plan, headers: Mapping[str, str] = {}, **options: Any) -> AgentClient:
-    sent = {"host": "localhost", "x-ai-sdk": "7", **headers}
-    return AgentClient(make_app(plan).app, path=plan.path, headers=sent, **options)
+    request_headers = {"host": "localhost", "x-ai-sdk": "7", **headers}
+    return AgentClient(make_app(plan).app, path=plan.path, headers=request_headers, **options)
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "not streaming"])
@@ -132,8 +134,8 @@ def test_the_agent_is_called_with_a_token_headers_and_what_is_passed_on(tmp_path
         ) as client,
     ):
         client.ask("Where?")
-    got = agent.headers[0]
-    assert (got["authorization"], got["x-team"], got["x-person"]) == ("Bearer abc", "blue", "ada")
+    headers = agent.headers[0]
+    assert (headers["authorization"], headers["x-team"], headers["x-person"]) == ("Bearer abc", "blue", "ada")
 
 
 def test_an_agent_that_fails_leaks_nothing() -> None:

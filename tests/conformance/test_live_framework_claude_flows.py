@@ -16,7 +16,8 @@ from tests.adapters import claude_flow
 from tests.adapters.agents import SECRET, Deeds, Framework
 from tests.adapters.claude_agent import PREFIX, environment
 from tests.adapters.scripts import DELETE_A, SCRIPTS, WEATHER, Chat, Script, calls, shown
-from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser
+from tests.conformance.http_client import NEWEST, Browser
+from tests.conformance.script_rows import clients_in_turn
 from tests.conformance.served import serving
 from tests.open_harness.flow_runs import FLOWS, run
 from usechat.open_harness import (
@@ -32,6 +33,8 @@ from usechat.server import ChatApp
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
 pytestmark = [
+    pytest.mark.live,
+    pytest.mark.frameworks,
     pytest.mark.filterwarnings("ignore:Exception ignored in. <function MemoryObject"),  # left by Claude's SDK
     pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for"),  # tools that need no permission
 ]
@@ -61,16 +64,13 @@ PLAYED = [
 ]
 
 
-def _rows() -> list[Any]:
-    return [
-        pytest.param(script, release, id=f"{script.name}, {release}")
-        for script in SCRIPTS
-        if script.name in PLAYED
-        for release in (WITH_APPROVALS if script.approvals else NEWEST)
-    ]
+ROWS = [
+    pytest.param(script, release, id=f"{script.name}, {release}")
+    for script, release in clients_in_turn(script for script in SCRIPTS if script.name in PLAYED)
+]
 
 
-@pytest.mark.parametrize(("script", "release"), _rows())
+@pytest.mark.parametrize(("script", "release"), ROWS)
 def test_the_script_plays_in_a_flow(script: Script, release: str, browser: Browser) -> None:
     deeds = Deeds()
     with (
@@ -90,18 +90,18 @@ def home() -> Iterator[str]:
 
 @pytest.fixture
 def deeds() -> Deeds:
-    found = Deeds()
-    claude_flow.use_tools(found)
-    return found
+    record = Deeds()
+    claude_flow.use_tools(record)
+    return record
 
 
-def answers(*said: ModelAnswer | str) -> ScriptedModel:
-    return ScriptedModel(FLOW.answers(said))
+def answers(*replies: ModelAnswer | str) -> ScriptedModel:
+    return ScriptedModel(FLOW.answers(replies))
 
 
 def client(described: Any, **options: Any) -> AgentClient:
-    found = OpenHarnessChatTransport(FlowRuntimes(described), send_flow_metadata=True)
-    return AgentClient(found, headers={"x-ai-sdk": "7"}, **options)
+    transport = OpenHarnessChatTransport(FlowRuntimes(described), send_flow_metadata=True)
+    return AgentClient(transport, headers={"x-ai-sdk": "7"}, **options)
 
 
 def test_text_has_the_label_of_its_node_and_usage_is_counted(home: str) -> None:
@@ -183,20 +183,20 @@ def test_a_message_to_a_running_agent_is_asked_when_its_answer_is_complete(home:
         runtime = FlowRuntime(claude_flow.flow(claude_flow.node(model, home)), store=MemoryRunStore())
 
         def send(event: Any) -> None:
-            if event["type"] == "agent:text:delta" and not sent:
-                sent.append(event)
+            if event["type"] == "agent:text:delta" and not events:
+                events.append(event)
                 runtime.dispatch({"type": "send", "message": "and Oslo?", "runId": event["runId"]})
 
-        sent: list[Any] = []
+        events: list[Any] = []
         runtime.on_event(send)
         return await runtime.run({"message": "Rome?", "files": []})
 
     with answers("Warm.", "Cold.") as model:
         snapshot = asyncio.run(chat(model))
         assert model.refusals == []
-        asked = json.dumps(model.requests[-1])
+        prompt = json.dumps(model.requests[-1])
     assert (snapshot["outputs"]["assistant"]["text"], snapshot["inbox"]) == ("Cold.", [])
-    assert all(text in asked for text in ("Rome?", "Warm.", "and Oslo?"))
+    assert all(text in prompt for text in ("Rome?", "Warm.", "and Oslo?"))
 
 
 def test_a_session_that_is_gone_is_told_as_text(home: str) -> None:
@@ -205,10 +205,10 @@ def test_a_session_that_is_gone_is_told_as_text(home: str) -> None:
             assert page.ask("First?").text == "One."
             shutil.rmtree(Path(home) / "projects")
             assert page.ask("Second?").text == "Two."
-        asked = json.dumps(model.requests[-1])
+        prompt = json.dumps(model.requests[-1])
         assert model.refusals == []
-    assert "user: First?" in asked
-    assert "assistant: One." in asked
+    assert "user: First?" in prompt
+    assert "assistant: One." in prompt
 
 
 def test_an_attempt_that_failed_leaves_nothing_in_the_next(home: str) -> None:
@@ -216,9 +216,9 @@ def test_an_attempt_that_failed_leaves_nothing_in_the_next(home: str) -> None:
         node = claude_flow.node(model, home, policy={"retry": {"maxAttempts": 2}})
         with client(claude_flow.flow(node)) as page:
             answer = page.ask("Hi.")
-        asked = json.dumps(model.requests[-1]["messages"])
+        prompt = json.dumps(model.requests[-1]["messages"])
     assert (answer.text, answer.error) == ("Fine.", None)
-    assert asked.count("Hi.") == 1
+    assert prompt.count("Hi.") == 1
     answer.assert_redacted(SECRET)
 
 
@@ -226,12 +226,12 @@ def test_an_attempt_that_failed_leaves_nothing_in_the_next(home: str) -> None:
 def test_the_time_limit_of_a_node_reaches_the_model(home: str) -> None:
     with answers(ModelAnswer(text=["Once ", *["upon "] * 2000], pause=0.05)) as model:
         node = claude_flow.node(model, home, policy={"timeoutMs": 6000})
-        heard, _ = asyncio.run(run(claude_flow.flow(node), {"message": "A story.", "files": []}))
+        events, _ = asyncio.run(run(claude_flow.flow(node), {"message": "A story.", "files": []}))
         deadline = time.monotonic() + 10
         while not model.disconnects and time.monotonic() < deadline:
             time.sleep(0.01)
         assert model.disconnects == 1
-    assert heard.of("node:error")[0]["error"] == "Node execution timed out after 6000ms"
+    assert events.of("node:error")[0]["error"] == "Node execution timed out after 6000ms"
 
 
 @pytest.mark.parametrize("loop", [name for name in ("asyncio", "uvloop") if find_spec(name)])
@@ -240,34 +240,34 @@ def test_a_flow_runs_in_every_event_loop(loop: str, home: str) -> None:
     factory = None if loop == "asyncio" else __import__("uvloop").new_event_loop
     with answers(calls(WEATHER), "Warm.") as model, asyncio.Runner(loop_factory=factory) as runner:
         described = claude_flow.flow(claude_flow.node(model, home))
-        heard, snapshot = runner.run(run(described, {"message": "Rome?", "files": []}))
+        events, snapshot = runner.run(run(described, {"message": "Rome?", "files": []}))
         assert model.refusals == []
     assert snapshot["outputs"]["assistant"]["text"] == "Warm."
-    assert [event["toolName"] for event in heard.of("agent:tool")] == ["weather", "weather"]
+    assert [event["toolName"] for event in events.of("agent:tool")] == ["weather", "weather"]
 
 
 def test_structured_output_is_the_value_of_the_node(home: str) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    given = ModelAnswer(calls=[ModelCall("StructuredOutput", {"city": "Rome"})])
-    with ScriptedModel([given, "Done."]) as model:
+    call = ModelAnswer(calls=[ModelCall("StructuredOutput", {"city": "Rome"})])
+    with ScriptedModel([call, "Done."]) as model:
         node = claude_flow.node(model, home, outputFormat={"type": "json_schema", "schema": schema})
-        heard, snapshot = asyncio.run(run(claude_flow.flow(node), {"message": "Where?", "files": []}))
+        events, snapshot = asyncio.run(run(claude_flow.flow(node), {"message": "Where?", "files": []}))
         assert model.refusals == []
     assert snapshot["outputs"]["assistant"]["structuredOutput"] == {"city": "Rome"}
-    assert heard.of("agent:tool") == []
+    assert events.of("agent:tool") == []
 
 
 def test_what_was_recorded_is_replayed_without_claude(home: str, tmp_path: Path, deeds: Deeds) -> None:
     delete = calls(msgspec.structs.replace(DELETE_A, name=f"{PREFIX}delete"))
     with ScriptedModel([delete, "It is gone."]) as model:
         described = claude_flow.flow(claude_flow.node(model, home))
-        asked: list[Any] = []
+        messages: list[Any] = []
         for mode in ("record", "replay"):
             recorder = Recorder(mode, FileRecordings(tmp_path))
-            found = OpenHarnessChatTransport(FlowRuntimes(described, recording=recorder, store=MemoryRunStore()))
-            with AgentClient(found, approve=True, headers={"x-ai-sdk": "7"}) as page:
-                asked.append(shown(page.ask("Delete a.").message.message))
+            transport = OpenHarnessChatTransport(FlowRuntimes(described, recording=recorder, store=MemoryRunStore()))
+            with AgentClient(transport, approve=True, headers={"x-ai-sdk": "7"}) as page:
+                messages.append(shown(page.ask("Delete a.").message.message))
         assert len(model.requests) == 2
         assert model.refusals == []
-    assert asked[0] == asked[1] == [("tool-delete", "output-available", "a is gone"), "It is gone."]
+    assert messages[0] == messages[1] == [("tool-delete", "output-available", "a is gone"), "It is gone."]
     assert deeds.done == ["delete a"]

@@ -8,7 +8,7 @@ import dspy
 import pytest
 from haystack import Pipeline
 from haystack.components.agents import Agent
-from smolagents import CodeAgent, ToolCallingAgent
+from smolagents import CodeAgent
 
 from tests.adapters.agents import Framework
 from tests.adapters.examples import FILES, check_page
@@ -22,6 +22,8 @@ from usechat.adapters.smolagents import SmolagentsSource
 from usechat.errors import CannotAnswer
 from usechat.sources import as_source
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
+
+pytestmark = [pytest.mark.live, pytest.mark.frameworks]
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -51,12 +53,6 @@ def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> 
     check_page(page, monkeypatch)
 
 
-def test_an_agent_of_smolagents_is_refused_since_chats_cannot_share_it() -> None:
-    with ScriptedModel([]) as model, pytest.raises(CannotAnswer, match="give a function that makes one"):
-        as_source(ToolCallingAgent(tools=[], model=chat_model(model)))
-    smolagents.source_of("a text")
-
-
 def test_agents_of_haystack_answer_and_pipelines_are_refused_by_name() -> None:
     with ScriptedModel([]) as model:
         assert haystack.source_of(Agent(chat_generator=haystack_model(model))) is not None
@@ -74,6 +70,10 @@ def test_programs_of_dspy_answer_if_their_fields_are_known() -> None:
     with pytest.raises(CannotAnswer, match="name its fields"):
         as_source(Own())
     assert dspy_adapter.DspySource(Own(), question="question", answer="answer") is not None
+    two = dspy.Predict("text, language -> translation")
+    with pytest.raises(CannotAnswer, match="has the inputs text, language; name the one that the user writes"):
+        as_source(two)
+    assert as_source(two, context={"language": "French"}) is not None
     assert dspy_adapter.source_of("a text") is None
     with pytest.raises(CannotAnswer, match=r"History is an object of DSPy that .*; give a Module"):
         as_source(dspy.History(messages=[]))
@@ -109,8 +109,8 @@ async def test_no_call_of_a_tool_is_lost_if_the_stream_of_a_program_is_full() ->
 
     source = dspy_adapter.DspySource(Busy(), question="question", answer="answer")
     events = [event async for event in source.events(turn_of(user("Hi.")))]
-    told = [next(iter(event)) for event in events if isinstance(event, Mapping)]
-    assert (len(events), told) == (19, ["call", "result", "prediction"])
+    kinds = [next(iter(event)) for event in events if isinstance(event, Mapping)]
+    assert (len(events), kinds) == (19, ["call", "result", "prediction"])
 
 
 def test_the_code_of_a_code_agent_is_a_tool() -> None:
@@ -136,28 +136,28 @@ def chat() -> Any:
     pdf = {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/a.pdf", "filename": "a.pdf"}
     note = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     return turn_of(
         user("Look.", "u1", image, pdf, note),
-        assistant({"type": "step-start"}, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
 
 
 async def test_a_chat_becomes_steps_of_smolagents() -> None:
-    asked, called, said, thanked = smolagents.to_smolagents(conversation.history(chat()))
-    assert (asked.task, len(asked.task_images)) == ("Look.\n\na.pdf (application/pdf)\n\na.txt:\nhi", 1)
-    assert [(call.id, call.name) for call in called.tool_calls] == [("c1", "weather"), ("c2", "dig")]
-    assert called.observations == '{"celsius":21}\nNo.'
-    assert (said.model_output, thanked.task) == ("Sunny.", "Thanks.")
+    question, tool_step, answer, thanks = smolagents.to_smolagents(conversation.history(chat()))
+    assert (question.task, len(question.task_images)) == ("Look.\n\na.pdf (application/pdf)\n\na.txt:\nhi", 1)
+    assert [(call.id, call.name) for call in tool_step.tool_calls] == [("c1", "weather"), ("c2", "dig")]
+    assert tool_step.observations == '{"celsius":21}\nNo.'
+    assert (answer.model_output, thanks.task) == ("Sunny.", "Thanks.")
 
 
 async def test_a_chat_becomes_messages_of_haystack() -> None:
-    asked, called, first, second, said, thanked = haystack.to_haystack(conversation.history(chat()))
-    kinds: Mapping[str, Any] = {"texts": asked.texts, "images": [image.base64_image for image in asked.images]}
+    question, tool_step, first, second, answer, thanks = haystack.to_haystack(conversation.history(chat()))
+    kinds: Mapping[str, Any] = {"texts": question.texts, "images": [image.base64_image for image in question.images]}
     assert kinds == {"texts": ["Look.", "a.pdf: https://example.org/a.pdf", "a.txt:\nhi"], "images": [PIXEL]}
-    assert [(call.id, call.tool_name) for call in called.tool_calls] == [("c1", "weather"), ("c2", "dig")]
-    assert [call.extra for call in called.tool_calls] == [{"call_id": "c1"}, {"call_id": "c2"}]
+    assert [(call.id, call.tool_name) for call in tool_step.tool_calls] == [("c1", "weather"), ("c2", "dig")]
+    assert [call.extra for call in tool_step.tool_calls] == [{"call_id": "c1"}, {"call_id": "c2"}]
     results = [message.tool_call_result for message in (first, second)]
     assert [(result.result, result.error) for result in results] == [('{"celsius":21}', False), ("No.", True)]
-    assert [said.text, thanked.text] == ["Sunny.", "Thanks."]
+    assert [answer.text, thanks.text] == ["Sunny.", "Thanks."]

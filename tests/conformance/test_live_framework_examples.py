@@ -25,11 +25,11 @@ from strands.models.openai import OpenAIModel
 from tests.adapters import google_adk_agent
 from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
-from usechat.adapters import agent_framework, agno, claude, conversation, google_adk, strands
-from usechat.errors import CannotAnswer
-from usechat.sources import as_source
+from usechat.adapters import agent_framework, agno, claude, conversation, google_adk
 from usechat.testing import AgentClient, ScriptedModel
 from usechat.typescript import types_of, typescript
+
+pytestmark = [pytest.mark.live, pytest.mark.frameworks]
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,10 @@ def test_agents_answer_and_nothing_else_does() -> None:
     assert agno.source_of(Agent()) is not None
     assert agno.source_of(Team(members=[Agent()])) is not None
     agent = LlmAgent(name="assistant")
-    for found in (agent, App(name="demo", root_agent=agent), InMemoryRunner(agent=agent)):
-        assert google_adk.source_of(found) is not None
+    for candidate in (agent, App(name="demo", root_agent=agent), InMemoryRunner(agent=agent)):
+        assert google_adk.source_of(candidate) is not None
     assert agent_framework.source_of(AgentFrameworkAgent(OpenAIChatClient(model="any", api_key="none"))) is not None
     assert [framework.source_of("a text") for framework in (agent_framework, agno, google_adk)] == [None, None, None]
-
-
-def test_an_agent_of_strands_is_refused_since_chats_cannot_share_it() -> None:
-    with pytest.raises(CannotAnswer, match="give a function that makes one"):
-        as_source(StrandsAgent(OpenAIModel(client_args={"api_key": "none"}, model_id="gpt-5-mini")))
-    strands.source_of("a text")
 
 
 def weather(city: str, days: int = 1) -> int:
@@ -99,8 +93,8 @@ def test_the_tools_of_an_agent_are_described(agent: Callable[[], Any]) -> None:
 
 async def test_the_tools_of_claude_are_those_of_servers_in_this_process_and_built_in_ones_by_name() -> None:
     @claude_tool("weather", "Tell how warm it is.", {"city": str})  # type: ignore[untyped-decorator]
-    async def weather(given: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": given["city"]}]}
+    async def weather(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": arguments["city"]}]}
 
     options = ClaudeAgentOptions(
         tools=["Read"],
@@ -110,10 +104,10 @@ async def test_the_tools_of_claude_are_those_of_servers_in_this_process_and_buil
             "other": {"type": "http", "url": "https://example.org/mcp"},
         },
     )
-    written = typescript(types_of(options))
-    assert "weather: { input: { city: string" in written
-    assert "Read: { input: unknown; output: unknown }" in written
-    assert "Bash: { input: unknown; output: unknown }" in written
+    source = typescript(types_of(options))
+    assert "weather: { input: { city: string" in source
+    assert "Read: { input: unknown; output: unknown }" in source
+    assert "Bash: { input: unknown; output: unknown }" in source
 
 
 def chat() -> Any:
@@ -122,50 +116,56 @@ def chat() -> Any:
     pdf = {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/a.pdf", "filename": "a.pdf"}
     note = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     return turn_of(
         user("Look.", "u1", image, pdf, note),
-        assistant({"type": "step-start"}, signed, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, signed, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
 
 
 async def test_a_chat_becomes_messages_of_agno() -> None:
-    asked, called, first, second, said, thanked = agno.to_agno(conversation.history(chat()))
-    assert (asked.content, asked.images[0].content, asked.files[0].filename) == ("Look.\n\na.txt:\nhi", b"hi", "a.pdf")
-    assert [call["id"] for call in called.tool_calls] == ["c1", "c2"]
-    assert (called.reasoning_content, called.provider_data) == ("Hm.", {"signature": "s"})
+    question, tool_step, first, second, answer, thanks = agno.to_agno(conversation.history(chat()))
+    assert (question.content, question.images[0].content, question.files[0].filename) == (
+        "Look.\n\na.txt:\nhi",
+        b"hi",
+        "a.pdf",
+    )
+    assert [call["id"] for call in tool_step.tool_calls] == ["c1", "c2"]
+    assert (tool_step.reasoning_content, tool_step.provider_data) == ("Hm.", {"signature": "s"})
     assert (first.tool_call_id, first.content, first.tool_call_error) == ("c1", '{"celsius":21}', False)
     assert (second.tool_call_id, second.content, second.tool_call_error) == ("c2", "No.", True)
-    assert (said.role, said.content, thanked.role, thanked.content) == ("assistant", "Sunny.", "user", "Thanks.")
+    assert (answer.role, answer.content, thanks.role, thanks.content) == ("assistant", "Sunny.", "user", "Thanks.")
 
 
 async def test_a_chat_becomes_messages_of_the_agent_framework() -> None:
     messages = agent_framework.to_agent_framework(conversation.history(chat()))
-    asked, called, results, said, thanked = [[content.to_dict() for content in each.contents] for each in messages]
+    question, tool_step, results, answer, thanks = [
+        [content.to_dict() for content in each.contents] for each in messages
+    ]
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
-    assert [content.get("text") or content["uri"] for content in asked] == [
+    assert [content.get("text") or content["uri"] for content in question] == [
         "Look.",
         "data:image/png;base64,aGk=",
         "https://example.org/a.pdf",
         "a.txt:\nhi",
     ]
-    assert [(content["call_id"], content["arguments"]) for content in called] == [("c1", "{}"), ("c2", "{}")]
+    assert [(content["call_id"], content["arguments"]) for content in tool_step] == [("c1", "{}"), ("c2", "{}")]
     assert [(content["call_id"], content["result"]) for content in results] == [("c1", '{"celsius":21}'), ("c2", "No.")]
-    assert [said[0]["text"], thanked[0]["text"]] == ["Sunny.", "Thanks."]
+    assert [answer[0]["text"], thanks[0]["text"]] == ["Sunny.", "Thanks."]
 
 
 async def test_a_chat_becomes_contents_of_gemini() -> None:
-    asked, called, results, said, thanked = google_adk.to_google_adk(conversation.history(chat()))
-    assert asked.parts == [
+    question, tool_step, results, answer, thanks = google_adk.to_google_adk(conversation.history(chat()))
+    assert question.parts == [
         types.Part(text="Look."),
         types.Part(inline_data=types.Blob(data=b"hi", mime_type="image/png")),
         types.Part(file_data=types.FileData(file_uri="https://example.org/a.pdf", mime_type="application/pdf")),
         types.Part(text="a.txt:\nhi"),
     ]
-    assert [part.function_call.id for part in called.parts] == ["c1", "c2"]
+    assert [part.function_call.id for part in tool_step.parts] == ["c1", "c2"]
     assert [part.function_response.response for part in results.parts] == [{"celsius": 21}, {"error": "No."}]
-    assert [(content.role, content.parts[0].text) for content in (said, thanked)] == [
+    assert [(content.role, content.parts[0].text) for content in (answer, thanks)] == [
         ("model", "Sunny."),
         ("user", "Thanks."),
     ]

@@ -11,7 +11,11 @@ from tests.adapters import agno_agent, claude_agent, google_adk_agent
 from tests.adapters.agents import Deeds
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
-pytestmark = pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.frameworks,
+    pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning"),
+]
 
 
 def shown(agent: Any) -> list[Any]:
@@ -32,9 +36,9 @@ def test_an_agent_of_adk_that_takes_over_is_a_lane() -> None:
     with ScriptedModel([handoff, "Owls see well."]) as model:
         claude = google_adk_agent.ScriptedClaude(model="claude-test", url=model.anthropic_url)
         researcher = LlmAgent(name="researcher", model=claude, description="Knows owls.")
-        found = shown(LlmAgent(name="assistant", model=claude, sub_agents=[researcher]))
+        contents = shown(LlmAgent(name="assistant", model=claude, sub_agents=[researcher]))
         assert model.refusals == []
-    assert found == ["step", "step", {"name": "researcher"}, "Owls see well."]
+    assert contents == ["step", "step", {"name": "researcher"}, "Owls see well."]
 
 
 def test_a_member_of_a_team_of_agno_is_a_lane() -> None:
@@ -48,9 +52,9 @@ def test_a_member_of_a_team_of_agno_is_a_lane() -> None:
             stream_member_events=True,
             telemetry=False,
         )
-        found = shown(team)
+        contents = shown(team)
         assert model.refusals == []
-    assert found == ["step", {"name": "researcher"}, "Owls see well.", "step", "They see."]  # while the call is open
+    assert contents == ["step", {"name": "researcher"}, "Owls see well.", "step", "They see."]  # while the call is open
 
 
 @pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for", "ignore:Exception ignored in. <function Mem")

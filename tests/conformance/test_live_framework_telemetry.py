@@ -7,6 +7,8 @@ from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.telemetry import check_failed_turn, check_turn
 
 pytestmark = [
+    pytest.mark.live,
+    pytest.mark.frameworks,
     pytest.mark.filterwarnings("ignore:Exception ignored in. <function MemoryObject"),  # left by Claude's SDK
     pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for"),  # Claude: tools that need no permission
 ]

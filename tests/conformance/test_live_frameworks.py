@@ -12,10 +12,15 @@ import pytest
 from tests.adapters.agents import Api, Framework
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.recording import key_of, recorded_chat, recordings_of, write_recordings
-from tests.adapters.scripts import SCRIPTS, Script
-from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser
+from tests.adapters.scripts import Script
+from tests.conformance.http_client import NEWEST, Browser
+from tests.conformance.script_rows import Row, name_of, rows_of
 
 pytestmark = [
+    pytest.mark.live,
+    pytest.mark.crewai,
+    pytest.mark.frameworks,
+    pytest.mark.llama_index,
     # ADK's own AgentTool uses an argument that ADK has deprecated.
     pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Agno, for images
@@ -29,21 +34,11 @@ RECORDING = os.environ.get("USECHAT_RECORD") == "1"
 _recorded: dict[str, dict[str, Any]] = {}
 
 
-def _rows() -> list[tuple[Framework, Script, Api, str]]:
-    """Return what is run: each script with every client, and with the newest one through every model API.
-
-    Frameworks of the third column are run with the newest client alone.
-    """
-    return [
-        (framework, script, api, release)
-        for framework in RECORDED_FRAMEWORKS
-        if framework.environment == os.environ["USECHAT_FRAMEWORKS"]
-        for script in SCRIPTS
-        if script.name not in framework.not_played
-        for number, api in enumerate(api for api in framework.apis if api in script.apis)
-        for release in (WITH_APPROVALS if script.approvals else NEWEST)
-        if release == NEWEST[-1] or (number == 0 and framework.with_every_client and not RECORDING)
-    ]
+def _rows() -> list[Row]:
+    """Return what is run: each script through every model API. The clients take turns; the newest records."""
+    environment = os.environ["USECHAT_FRAMEWORKS"]
+    rows = rows_of(RECORDED_FRAMEWORKS)
+    return [(*row[:3], NEWEST[-1] if RECORDING else row[3]) for row in rows if row[0].environment == environment]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,15 +46,15 @@ def _written() -> Iterator[None]:
     """Write the recordings of the scripts that were played; those of others stay."""
     yield
     for framework in RECORDED_FRAMEWORKS:
-        wanted = [key_of(script, api) for each, script, api, _ in _rows() if each == framework]
+        keys = [key_of(script, api) for each, script, api, _ in _rows() if each == framework]
         if RECORDING and framework.name in _recorded:
-            found = {**recordings_of(framework), **_recorded[framework.name]}
-            write_recordings(framework, {key: found[key] for key in wanted if key in found})
+            recordings = {**recordings_of(framework), **_recorded[framework.name]}
+            write_recordings(framework, {key: recordings[key] for key in keys if key in recordings})
 
 
 @pytest.mark.parametrize(
     ("framework", "script", "api", "release"),
-    [pytest.param(*row, id=f"{row[0].name}: {row[1].name}, {row[2]}, {row[3]}") for row in _rows()],
+    [pytest.param(*row, id=name_of(row)) for row in _rows()],
 )
 def test_the_script_plays_live(framework: Framework, script: Script, api: Api, release: str, browser: Browser) -> None:
     with recorded_chat(script, framework, api, release, browser) as (chat, recorder):

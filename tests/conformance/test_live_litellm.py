@@ -7,6 +7,8 @@ from tests.adapters.frameworks import LITELLM
 from tests.adapters.scripts import SCRIPTS, Script
 from tests.conformance.http_client import NEWEST, Browser
 
+pytestmark = [pytest.mark.live, pytest.mark.llama_index]
+
 ROWS = [
     pytest.param(framework, script, id=f"{framework.name}: {script.name}")
     for framework in LITELLM

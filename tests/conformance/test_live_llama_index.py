@@ -29,7 +29,11 @@ from usechat.sources import as_source
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 from usechat.typescript import types_of, typescript
 
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.llama_index,
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+]
 
 LLAMA_INDEX = [framework for framework in RECORDED_FRAMEWORKS if framework.environment == "llama-index"]
 
@@ -130,19 +134,19 @@ async def test_a_chat_becomes_messages_of_llama_index() -> None:
         assistant({"type": "step-start"}, signed, weather, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
-    asked, called, result, told, thanked = llama_index.to_llama_index(conversation.history(turn))
-    assert asked.blocks == [
+    question, tool_step, result, answer, thanks = llama_index.to_llama_index(conversation.history(turn))
+    assert question.blocks == [
         TextBlock(text="Look."),
         ImageBlock(image=b"aGk=", image_mimetype="image/png"),
         DocumentBlock(url="https://example.org/a.pdf", title="a.pdf", document_mimetype="application/pdf"),
         TextBlock(text="a.txt:\nhi"),
     ]
-    assert called.blocks == [
+    assert tool_step.blocks == [
         ThinkingBlock(content="Hm.", additional_information={"signature": "s"}),
         ToolCallBlock(tool_call_id="c1", tool_name="weather", tool_kwargs={}),
     ]
     assert (result.role, result.content, result.additional_kwargs) == ("tool", '{"celsius":21}', {"tool_call_id": "c1"})
-    assert [(each.role, each.content) for each in (told, thanked)] == [("assistant", "Sunny."), ("user", "Thanks.")]
+    assert [(each.role, each.content) for each in (answer, thanks)] == [("assistant", "Sunny."), ("user", "Thanks.")]
 
 
 def test_the_tools_of_an_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,3 +155,9 @@ def test_the_tools_of_an_agent_are_described(monkeypatch: pytest.MonkeyPatch) ->
     described = typescript(types_of(agent))
     assert "weather: { input: { city: string }" in described
     assert "delete_note: { input: { name: string }" in described
+
+
+def test_a_blank_line_separates_a_text_file_from_the_question() -> None:
+    attached: Any = {"type": "file", "mediaType": "text/plain", "filename": "a.txt", "data": "data:text/plain,hi"}
+    [message] = llama_index.to_llama_index([{"role": "user", "content": [attached, {"type": "text", "text": "What?"}]}])
+    assert [block.text for block in message.blocks] == ["a.txt:\nhi\n\nWhat?"]

@@ -24,7 +24,7 @@ USER = {"id": "user-1", "role": "user", "parts": [{"type": "text", "text": "hi"}
 
 class Outcome(NamedTuple):
     message: UIMessage
-    shown: bool
+    is_shown: bool
     finish_reason: str | None
     received: Sequence[Any]
     error: StreamFailed | UIMessageStreamError | None
@@ -70,7 +70,7 @@ def check_chat(judge: Judge, name: str, case: Case) -> Counter[str]:
     ours = read_by_us(stream, name, case.message, "client-1")
     report = (name, stream, case.message, ours, result)
     assert (ours.error and str(ours.error)) == (result["error"] and result["error"]["message"]), report
-    assert ours.shown is (result["message"] is not None), report
+    assert ours.is_shown is (result["message"] is not None), report
     if result["live"] is not None and result["live"]["role"] == "assistant":
         assert same(ours.message, result["live"]), report
     finish = result["finish"] or {}
@@ -79,16 +79,16 @@ def check_chat(judge: Judge, name: str, case: Case) -> Counter[str]:
 
 
 def expected_reach(releases: Sequence[Release]) -> set[str]:
-    known = {row for row, chunk in CHUNKS.items() if any(chunk.since.includes(one) for one in releases)}
+    rows = {row for row, chunk in CHUNKS.items() if any(chunk.since.includes(one) for one in releases)}
     states = set(ToolState) - {ToolState.ABSENT}
-    if "tool-approval-response" not in known:
+    if "tool-approval-response" not in rows:
         states -= {ToolState.APPROVAL_RESPONDED}
-    if "tool-output-denied" not in known:
+    if "tool-output-denied" not in rows:
         states -= {ToolState.APPROVAL_REQUESTED, ToolState.OUTPUT_DENIED}
     return (
-        {f"chunk {row}" for row in known - {"error"}}
+        {f"chunk {row}" for row in rows - {"error"}}
         | {f"state {state}" for state in states}
-        | {f"failure {chunk_type}" for chunk_type in FAILING_TYPES if chunk_type in known}
+        | {f"failure {chunk_type}" for chunk_type in FAILING_TYPES if chunk_type in rows}
         | {"failure message-metadata", "continuation", "continuation with an open call"}
     )
 
@@ -121,8 +121,8 @@ def test_keys_that_a_reader_does_not_know_make_no_difference(judge: Judge, major
     It stops at no `error` chunk, and takes a `start` with another id for a new message, so that neither is here.
     """
     for name in RELEASES[major]:
-        known = known_types(case.chunks, release(name))
-        stream = [*(chunk for chunk in known if chunk["type"] not in ("start", "error")), FLUSH]
+        chunks = known_types(case.chunks, release(name))
+        stream = [*(chunk for chunk in chunks if chunk["type"] not in ("start", "error")), FLUSH]
         (result,) = judge.read(name, [Read(stream, message=case.message)])
         ours = read_by_us(stream, name, case.message, "")
         report = (name, stream, case.message, ours, result)

@@ -107,8 +107,8 @@ def features_of_part(part: Json, role: str, case: Conversion) -> Iterator[str]:
 
 def expected_features(major: Major) -> set[str]:
     newest = release(major)
-    known = {kind for kind in ("reasoning-file", "custom", "steering-message") if holds(newest, kind)}
-    known |= {"text", "reasoning", "file", "step-start", "source-url", "source-document"}
+    kinds = {kind for kind in ("reasoning-file", "custom", "steering-message") if holds(newest, kind)}
+    kinds |= {"text", "reasoning", "file", "step-start", "source-url", "source-document"}
     states = {f"static {state}" for state in STATES} | {f"static {state}, provider-executed" for state in STATES}
     approvals = ("approval-requested", "approval-responded", "output-denied")
     dynamic = [state for state in STATES if holds(newest, "dynamic-tool.approval") or state not in approvals]
@@ -116,7 +116,7 @@ def expected_features(major: Major) -> set[str]:
     return states | {
         "incomplete calls ignored", "several steps", "superseded approval", "role system", "role user",
         "role assistant", "empty user message", "empty assistant message", "empty system message",
-        *(f"{kind} of {role}" for kind in known for role in ("user", "assistant")),
+        *(f"{kind} of {role}" for kind in kinds for role in ("user", "assistant")),
         *(f"metadata of {kind}, {role}" for kind in ("text", "file", "reasoning") for role in ("user", "assistant")),
         *(
             f"{kind} of {role}, {having} converter"
@@ -172,24 +172,24 @@ def test_a_damaged_history_is_converted_as_the_npm_function_does_or_refused_wher
         Conversion(messages, histories.flag(0.3), has_tools=histories.flag())
         for messages in islice(histories.damaged(), HISTORIES)
     ]
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     refused: list[tuple[Json, InvalidMessages]] = []
     for case, theirs in zip(cases, judge.model_messages(RELEASES[major][-1], cases), strict=True):
         ours, error = by_us(case, major)
         if theirs["error"] is not None:
-            seen["refused by both"] += 1
+            counts["refused by both"] += 1
             assert error is not None, (major, case, theirs["error"])
         elif error is not None:
             refused.append((message_at(case.messages, error.path), error))
         else:
-            seen["converted"] += not is_valid(case.messages, major)
+            counts["converted"] += not is_valid(case.messages, major)
             for our_url, their_url in zip(urls_in(ours), urls_in(theirs["messages"]), strict=True):
                 their_url["url"] = our_url["url"]
             assert same(ours, theirs["messages"]), (major, case, ours, theirs["messages"])
     validated = judge.validate(RELEASES[major][-1], [[message] for message, _ in refused])
-    accepted = [said for said, result in zip(refused, validated, strict=True) if result["ok"]]
+    accepted = [refusal for refusal, result in zip(refused, validated, strict=True) if result["ok"]]
     assert accepted == [], "refused by us alone, although a page would show it"
-    assert min(seen["refused by both"], seen["converted"], len(refused)) > 100, (seen, len(refused))
+    assert min(counts["refused by both"], counts["converted"], len(refused)) > 100, (counts, len(refused))
 
 
 def message_at(messages: Sequence[Json], path: str) -> Json:

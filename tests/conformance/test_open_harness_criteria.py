@@ -62,11 +62,11 @@ def timed(kind: str) -> Any:
     """Return a script of deltas that notes when it tells each of them."""
 
     async def script(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
-        spoken = SPOKEN[runtime.input["chatId"]] = []
+        times = SPOKEN[runtime.input["chatId"]] = []
         yield event("flow:start", flowName="flow")
         for number in range(DELTAS):
             await gate(runtime, str(number))
-            spoken.append(time.monotonic())
+            times.append(time.monotonic())
             yield event(f"agent:{kind}:delta", "a1", content=".")
         yield event("flow:complete", status="complete")
 
@@ -120,12 +120,12 @@ class Barrier:
     """Lets the nodes of all turns of a release go on when all have begun."""
 
     def __init__(self) -> None:
-        self._begun = 0
+        self._count = 0
         self._all = asyncio.Event()
 
     async def passed(self) -> None:
-        self._begun += 1
-        if self._begun == 2 * CONCURRENT:
+        self._count += 1
+        if self._count == 2 * CONCURRENT:
             self._all.set()
         await self._all.wait()
 
@@ -133,11 +133,11 @@ class Barrier:
 BARRIERS: defaultdict[str, Barrier] = defaultdict(Barrier)
 
 
-async def repeat(given: Mapping[str, Any]) -> AsyncIterator[str]:
+async def repeat(inputs: Mapping[str, Any]) -> AsyncIterator[str]:
     """Say one's own text over and over, while all the others do."""
-    await BARRIERS[given["text"].split()[0]].passed()
+    await BARRIERS[inputs["text"].split()[0]].passed()
     for _ in range(20):
-        yield f"{given['text']} "
+        yield f"{inputs['text']} "
         await asyncio.sleep(0)
 
 
@@ -173,17 +173,17 @@ def latencies(chat: Chat, kind: str) -> list[float]:
     """Return the seconds from the telling of each delta until the page has it."""
     chat.page.send(kind)
     part = "reasoning" if kind == "thinking" else "text"
-    found: list[float] = []
+    delays: list[float] = []
 
     def has_all(view: View) -> bool:
-        return bool(view["messages"][1:]) and sum(len(each["text"]) for each in parts_of(view, part)) > len(found)
+        return bool(view["messages"][1:]) and sum(len(each["text"]) for each in parts_of(view, part)) > len(delays)
 
     for number in range(DELTAS):
         chat.pass_gates(str(number))
         chat.page.until(has_all)
-        found.append(time.monotonic() - SPOKEN[chat.chat_id][number])
+        delays.append(time.monotonic() - SPOKEN[chat.chat_id][number])
     chat.page.answer()
-    return found
+    return delays
 
 
 def best_median(browser: Browser, stage: Stage, kind: str) -> float:
@@ -200,8 +200,10 @@ def best_median(browser: Browser, stage: Stage, kind: str) -> float:
 def test_sc_001_ten_lines_are_enough(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    [shown, *_] = re.findall(r"```yaml\n(name: .*?)```\n\n```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    lines = TEN_LINES if program == "python" else "".join(shown)
+    [example, *_] = re.findall(
+        r"```yaml\n(name: .*?)```\n\n```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    lines = TEN_LINES if program == "python" else "".join(example)
     assert len([line for line in lines.splitlines() if line]) <= 10
     if program == "python":
         (tmp_path / "ten_lines.py").write_text(TEN_LINES, encoding="utf-8")
@@ -210,7 +212,7 @@ def test_sc_001_ten_lines_are_enough(
     else:
         nodes = default_registry()
         nodes.add_model("anthropic:claude-sonnet-5", TestModel(custom_output_text="Hello."))
-        runtime = partial(FlowRuntime, shown[0], registry=nodes)
+        runtime = partial(FlowRuntime, example[0], registry=nodes)
         app, answer = ChatApp(OpenHarnessChatTransport(runtime)), "Hello."
     with serving({"ten": app}) as served:
         for release in NEWEST:

@@ -184,5 +184,5 @@ def test_edge_nodes_that_speak_at_the_same_time_are_kept_in_order(browser: Brows
     assert good(view)
     assert [tool["output"] for tool in parts_of(view, "tool-")] == ["b1", "a1"]
     for node_id in ("a", "b"):
-        spoken = "".join(text for speaker, text in said_by(view) if speaker == node_id)
-        assert spoken == f"{node_id}1.0 {node_id}1.1 {node_id}1.2 end"
+        speech = "".join(text for speaker, text in said_by(view) if speaker == node_id)
+        assert speech == f"{node_id}1.0 {node_id}1.1 {node_id}1.2 end"

@@ -64,7 +64,7 @@ def app(flow: Path | Mapping[str, Any], registry: NodeRegistry | None = None, **
 
 
 def tools_app() -> ChatApp:
-    """Return a flow whose agent uses three tools, two of which fail; each turn has a script of its own."""
+    """Return a flow whose agent uses three tools, two of which fail; each turn has its own script."""
 
     def make() -> FlowRuntime:
         script = Script(
@@ -94,8 +94,8 @@ def remembering() -> NodeRegistry:
     """Return a model that tells how much it was told, and what came first."""
 
     async def stream(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[str]:
-        told = spoken(messages)
-        yield "1 thing said" if len(told) == 1 else f"{len(told)} things said: {told[0][1]}"
+        turns = spoken(messages)
+        yield "1 thing said" if len(turns) == 1 else f"{len(turns)} things said: {turns[0][1]}"
 
     return default_registry(default_model=FunctionModel(stream_function=stream))
 
@@ -148,12 +148,12 @@ def test_research_flow_shows_the_researcher_and_then_the_summarizer(
     browser: Browser, served: Served, release: str
 ) -> None:
     parts = parts_of(ask(browser, served, release, "research", "cats"))
-    found = "About [Research: cats]"
+    research = "About [Research: cats]"
     assert outline(parts) == [
         "step-start",
-        found,
+        research,
         "step-start",
-        f"About [Summarize: {found}]",
+        f"About [Summarize: {research}]",
     ]
     assert [speaker(part) for part in parts if part["type"] == "text"] == ["researcher", "summarizer"]
 
@@ -163,14 +163,14 @@ def test_three_nodes_with_parallel_branches_and_a_loop_are_shown_in_their_order(
     browser: Browser, served: Served, release: str
 ) -> None:
     parts = parts_of(ask(browser, served, release, "article", "cats"))
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in parts:
         if part["type"] == "text":
-            said[speaker(part)] = said.get(speaker(part), "") + part["text"]
-    assert said == {"writer": "Cats.Cats sleep.", "illustrator": "A cat.", "editor": "Say more.APPROVED"}
-    shown = outline(parts)
-    assert shown[0] == "step-start"
-    assert shown[-6:] == ["step-start", "Say more.", "step-start", "Cats sleep.", "step-start", "APPROVED"]
+            texts[speaker(part)] = texts.get(speaker(part), "") + part["text"]
+    assert texts == {"writer": "Cats.Cats sleep.", "illustrator": "A cat.", "editor": "Say more.APPROVED"}
+    lines = outline(parts)
+    assert lines[0] == "step-start"
+    assert lines[-6:] == ["step-start", "Say more.", "step-start", "Cats sleep.", "step-start", "APPROVED"]
     edges = [(part["data"]["from"], part["data"]["to"]) for part in parts if part["type"] == "data-edge"]
     assert sorted(edges[:2]) == [("illustrator", "editor"), ("writer", "editor")]
     assert edges[2:] == [("editor", "writer"), ("writer", "editor")]

@@ -21,8 +21,8 @@ def test_every_nodes_text_is_on_the_page_complete_and_in_order(
 ) -> None:
     adapter = OpenHarnessAdapter(send_flow_metadata=True, send_node_outputs=True)
     frames = FrameStream(MessageStream(message_id="m"))
-    told = [event("flow:start", flowName="f"), *events, ending]
-    body = b"".join(frames.send(part) for each in told for part in adapter.feed(each)) + frames.close()
+    flow_events = [event("flow:start", flowName="f"), *events, ending]
+    body = b"".join(frames.send(part) for each in flow_events for part in adapter.feed(each)) + frames.close()
     [page] = judge.chat(release, [Chat(body)])
     fails = ending["type"] == "flow:aborted" or ending.get("status") == "failed"
     assert page["status"] == ("error" if fails else "ready")

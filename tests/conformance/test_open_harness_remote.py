@@ -30,14 +30,14 @@ STOPPED: list[str] = []
 _numbers = itertools.count(1)
 
 
-async def talk(given: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
+async def talk(inputs: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
     """Do what the message says: say it, wait for more messages, pause, or fail."""
     if context.resume_message is not None:
         yield f"You answered {context.resume_message}."
         return
-    yield f"You said {given['text']}."
+    yield f"You said {inputs['text']}."
     try:
-        match given["text"]:
+        match inputs["text"]:
             case "wait":
                 command = await context.inbox.receive()
                 yield f" And then {command['message']}."
@@ -48,7 +48,7 @@ async def talk(given: Mapping[str, Any], context: NodeContext) -> AsyncIterator[
                 raise ValueError("the password is hunter2")
     finally:
         if context.stopped:
-            STOPPED.append(given["text"])
+            STOPPED.append(inputs["text"])
 
 
 def flow() -> FlowRuntime:
@@ -190,10 +190,10 @@ def test_a_session_that_requests_a_choice_goes_on_with_what_the_page_answers(
 ) -> None:
     page = open_page(browser, front, release, "workflows", automatic=["tools"])
     page.send("one ask two")
-    asked = tool_part(page.answer(), "tool-choose")
-    assert asked["state"] == "input-available"
-    assert asked["input"] == {"prompt": "Really?", "options": ["yes", "no"]}
-    page.call("addToolOutput", {"tool": "choose", "toolCallId": asked["toolCallId"], "output": "yes"})
+    call = tool_part(page.answer(), "tool-choose")
+    assert call["state"] == "input-available"
+    assert call["input"] == {"prompt": "Really?", "options": ["yes", "no"]}
+    page.call("addToolOutput", {"tool": "choose", "toolCallId": call["toolCallId"], "output": "yes"})
     page.until(lambda view: len(view["requests"]) == 2)
     message = page.answer()
     assert texts(message) == ["one ", "two "]
@@ -208,9 +208,9 @@ def test_a_session_that_requests_an_approval_goes_on_with_what_the_page_answers(
     url = f"{front.url('workflows')}?sdk={release}"
     page = browser.open(release, url, chat_id=f"remote-{next(_numbers)}", automatic=["approvals", "tools"])
     page.send("one approve two")
-    asked = tool_part(page.answer(), "tool-approve")
-    assert (asked["state"], asked["input"]) == ("approval-requested", {"prompt": "Really?"})
-    page.call("addToolApprovalResponse", {"id": asked["approval"]["id"], "approved": approved})
+    call = tool_part(page.answer(), "tool-approve")
+    assert (call["state"], call["input"]) == ("approval-requested", {"prompt": "Really?"})
+    page.call("addToolApprovalResponse", {"id": call["approval"]["id"], "approved": approved})
     page.until(lambda view: len(view["requests"]) == 2)
     message = page.answer()
     assert texts(message) == ["one ", "two "]

@@ -19,19 +19,19 @@ from usechat.turn import Turn
 STOPPED: list[str] = []
 
 
-async def listening(given: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
+async def listening(inputs: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
     """Answer messages until one says `end`."""
-    yield f"Hello {given['text']}. "
+    yield f"Hello {inputs['text']}. "
     try:
         while (message := (await context.inbox.receive())["message"]) != "end":
             yield f"Heard {message}. "
     except asyncio.CancelledError:
-        STOPPED.append(given["text"])
+        STOPPED.append(inputs["text"])
         raise
     yield "Bye."
 
 
-async def asking(_given: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
+async def asking(_inputs: Mapping[str, Any], context: NodeContext) -> AsyncIterator[str]:
     """Ask once, pause, and go on with the answer."""
     if context.resume_message is None:
         yield "Which? "
@@ -40,16 +40,16 @@ async def asking(_given: Mapping[str, Any], context: NodeContext) -> AsyncIterat
     yield f"{context.resume_message} it is."
 
 
-async def refusing(given: Mapping[str, Any]) -> None:
-    raise PublicError("The file is too large.") if given["text"] == "public" else KeyError("secret")
+async def refusing(inputs: Mapping[str, Any]) -> None:
+    raise PublicError("The file is too large.") if inputs["text"] == "public" else KeyError("secret")
 
 
-async def counting(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"n": (given.get("n") or 0) + 1}
+async def counting(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"n": (inputs.get("n") or 0) + 1}
 
 
-def speaking(given: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{given['text']}."
+def speaking(inputs: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{inputs['text']}."
 
 
 def node(name: str, kind: str, **fields: Any) -> Any:
@@ -268,8 +268,8 @@ def test_a_session_that_asks_for_approval_goes_on_with_the_pages_answer(
     [call] = parts_of(view, "tool-")
     assert (call["type"], call["state"], call["input"]) == ("tool-approve", "approval-requested", {"prompt": "Sure?"})
     page.call("addToolApprovalResponse", {"id": call["approval"]["id"], "approved": approved})
-    said = "yes" if approved else "no"
-    done = page.until(lambda now: text_of(now) == f"Let me ask. So: {said}." and now["status"] == "ready")
+    decision = "yes" if approved else "no"
+    done = page.until(lambda now: text_of(now) == f"Let me ask. So: {decision}." and now["status"] == "ready")
     assert (good(done), len(done["messages"])) == (True, 2)
     assert [part["state"] for part in parts_of(done, "tool-")] == ["output-available" if approved else "output-denied"]
 

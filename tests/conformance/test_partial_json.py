@@ -41,9 +41,9 @@ def _unfinished(draw: st.DrawFn) -> str:
 
 def assert_same(judge: Judge, name: str, unfinished: list[str]) -> None:
     for text, result in zip(unfinished, judge.partial_json(name, unfinished), strict=True):
-        shown: Any = parse_partial_json(text, release(name))
-        assert (shown is UNDEFINED) is ("value" not in result), (text, shown, result)
-        assert shown is UNDEFINED or same(shown, result["value"]), (text, shown, result)
+        value: Any = parse_partial_json(text, release(name))
+        assert (value is UNDEFINED) is ("value" not in result), (text, value, result)
+        assert value is UNDEFINED or same(value, result["value"]), (text, value, result)
 
 
 @every_release

@@ -5,27 +5,14 @@ import pytest
 from tests.adapters.agents import Api, Framework
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.recording import key_of, recordings_of, replayed_chat
-from tests.adapters.scripts import SCRIPTS, Script
-from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser
+from tests.adapters.scripts import Script
+from tests.conformance.http_client import Browser
+from tests.conformance.script_rows import name_of, rows_of
+
+ROWS = [pytest.param(*row, id=name_of(row)) for row in rows_of(RECORDED_FRAMEWORKS)]
 
 
-def _rows() -> list[tuple[Framework, Script, Api, str]]:
-    """Return what is played: each script with every client, and with the newest one through every model API."""
-    return [
-        (framework, script, api, release)
-        for framework in RECORDED_FRAMEWORKS
-        for script in SCRIPTS
-        if script.name not in framework.not_played
-        for number, api in enumerate(api for api in framework.apis if api in script.apis)
-        for release in (WITH_APPROVALS if script.approvals else NEWEST)
-        if number == 0 or release == NEWEST[-1]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("framework", "script", "api", "release"),
-    [pytest.param(*row, id=f"{row[0].name}: {row[1].name}, {row[2]}, {row[3]}") for row in _rows()],
-)
+@pytest.mark.parametrize(("framework", "script", "api", "release"), ROWS)
 def test_the_script_plays_from_its_recording(
     framework: Framework, script: Script, api: Api, release: str, browser: Browser
 ) -> None:

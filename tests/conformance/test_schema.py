@@ -20,8 +20,8 @@ KINDS: tuple[Any, ...] = (None, True, 1, "x", [], {}, {"p": 1}, {"p": {}})
 
 def assert_same(judge: Judge, name: str, chunks: Sequence[Any]) -> None:
     for chunk, result in zip(chunks, judge.schema(name, chunks), strict=True):
-        found = flaws(chunk, release(name))
-        assert (found == []) is result["accepted"], (chunk, found, result["error"])
+        problems = flaws(chunk, release(name))
+        assert (problems == []) is result["accepted"], (chunk, problems, result["error"])
 
 
 @every_release

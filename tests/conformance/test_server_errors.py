@@ -14,7 +14,7 @@ from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.errors import PublicError, Unauthenticated
 from usechat.protocol.request import Limits
-from usechat.runs.run import Timeouts
+from usechat.runs.settings import Timeouts
 from usechat.server import ChatApp, Settings
 from usechat.turn import Identity, Turn
 
@@ -187,9 +187,9 @@ def test_a_failure_shows_a_reference_and_the_log_holds_the_trace_under_it(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         view = failed(browser, release, served.url(app))
-    found = re.fullmatch("An error occurred. Reference: ([0-9a-f]{8,})", error_of(view))
-    assert found
-    record = next(record for record in caplog.records if found[1] in record.getMessage())
+    match = re.fullmatch("An error occurred. Reference: ([0-9a-f]{8,})", error_of(view))
+    assert match
+    record = next(record for record in caplog.records if match[1] in record.getMessage())
     assert record.exc_info is not None
     assert ("hunter2" in str(record.exc_info[1])) == (app != "nonsense")
     assert text_of(view) == ("" if app == "at-once" else "So far, ")

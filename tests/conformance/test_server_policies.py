@@ -62,7 +62,7 @@ async def talking_on(turn: Turn) -> AsyncIterator[str | parts.Part]:
 
 
 def in_a_thread(turn: Turn) -> Iterator[str]:
-    """Look at the flag now and then, as code in threads must."""
+    """Check the flag from time to time, as code in threads must."""
     yield "one "
     while not turn.stopped:
         time.sleep(0.01)
@@ -116,27 +116,17 @@ def test_an_edited_message_gets_the_answer_to_its_new_text(
     assert ENDED[chat_id] == ["stopped", "finished"]
 
 
-def test_attach_shows_the_answer_that_is_being_given(browser: Browser, served: Served) -> None:
-    first = browser.open(LATEST, served.url("attach"), chat_id="attach")
-    first.send("hi")
-    first.until_text("hi: ")
-    second = browser.open(LATEST, served.url("attach"), chat_id="attach")
-    second.send("something else")
-    second.until_text("hi: ")
-    GATES.open("attach", "hi")
-    assert first.answer() == second.answer()
-
-
-def test_queue_answers_one_after_the_other(browser: Browser, served: Served) -> None:
-    first = browser.open(LATEST, served.url("queue"), chat_id="queue")
+@pytest.mark.parametrize("conflict", ["attach", "queue"])
+def test_another_message_is_answered_after_the_one_before(browser: Browser, served: Served, conflict: str) -> None:
+    first = browser.open(LATEST, served.url(conflict), chat_id=conflict)
     first.send("first")
     first.until_text("first: ")
-    second = browser.open(LATEST, served.url("queue"), chat_id="queue")
+    second = browser.open(LATEST, served.url(conflict), chat_id=conflict)
     second.send("second")
-    GATES.open("queue", "second")
+    GATES.open(conflict, "second")
     second.until(lambda view: view["requests"] != [])
     assert second.look()["status"] == "submitted"
-    GATES.open("queue", "first")
+    GATES.open(conflict, "first")
     first.answer()
     second.answer()
     assert (text_of(first.look()), text_of(second.look())) == ("first: done", "second: done")

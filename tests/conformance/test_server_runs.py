@@ -15,9 +15,9 @@ from tests.conformance.http_client import NEWEST, Browser, said, text_of
 from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
+from usechat.runs.settings import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
-from usechat.server.observers.observer import Unobserved
-from usechat.server.settings import cancel_after
+from usechat.server.observers.observer import Observer
 from usechat.turn import Turn
 
 GATES = Gates()
@@ -46,7 +46,7 @@ async def paced(turn: Turn) -> AsyncIterator[str | parts.Part]:
         raise
 
 
-class Readers(Unobserved):
+class Readers(Observer):
     """Writes down when they left."""
 
     left: ClassVar[list[float]] = []
@@ -195,8 +195,8 @@ def test_a_page_that_is_reloaded_gets_the_whole_answer_once(browser: Browser, se
     chat_id = f"reload-{release}"
     first = browser.open(release, served.url("paced"), chat_id=chat_id)
     first.send("hi")
-    seen = first.until_text("one ")
-    user, partial = seen["messages"]
+    view = first.until_text("one ")
+    user, partial = view["messages"]
     first.stop()
     first.settled()
     again = browser.open(release, served.url("paced"), chat_id=chat_id, messages=[user])

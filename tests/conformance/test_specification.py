@@ -136,12 +136,12 @@ def test_text_after_a_tool_stands_after_the_tool(judge: Judge, release: str) -> 
         *(START, TEXT_START, TEXT_DELTA | {"delta": "It is "}, CALL, OUTPUT, TEXT_DELTA, TEXT_END, FINISH_STEP, FINISH)
     )
     blocks = ours(p.Text("It is "), p.ToolCall("c", "t", {}), p.ToolResult("c", 4), p.Text("4"))
-    shown = [
+    contents = [
         [(part["type"], part.get("text")) for part in accepted(turn(judge, release, body))]
         for body in (one_block, blocks)
     ]
-    assert shown[0] == [("text", "It is 4"), ("tool-t", None)]
-    assert shown[1] == [("text", "It is "), ("tool-t", None), ("text", "4")]
+    assert contents[0] == [("text", "It is 4"), ("tool-t", None)]
+    assert contents[1] == [("text", "It is "), ("tool-t", None), ("text", "4")]
 
 
 @every_release
@@ -279,8 +279,8 @@ def test_without_start_the_client_invents_the_message_id(judge: Judge, release: 
 def test_a_continued_message_must_keep_its_id(judge: Judge, release: str) -> None:
     assistant = {"id": "old", "role": "assistant", "parts": [{"type": "text", "text": "a", "state": "done"}]}
     fresh = theirs(START | {"messageId": "new"}, TEXT_START)
-    kept = ours(p.Text("b"), continues=assistant)
-    results = judge.chat(release, [Chat(body, messages=[USER, assistant]) for body in (fresh, kept)])
+    continuation = ours(p.Text("b"), continues=assistant)
+    results = judge.chat(release, [Chat(body, messages=[USER, assistant]) for body in (fresh, continuation)])
     ids = [[message["id"] for message in result["messages"]] for result in results]
     assert ids == [["u", "old", "new"], ["u", "old"]]
 

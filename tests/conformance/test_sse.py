@@ -138,14 +138,14 @@ def test_any_bytes_are_read_as_the_client_reads_them(
 @every_release
 def test_every_kind_of_frame_we_write_is_read(judge: Judge, release: str) -> None:
     texts = ["", "plain", "\n\r\n\n", "data: x", "\u2028\u2029\x85\x0b\x0c", "\ud83d", "😀", "\x00\x7f", '"\\', "%b%%"]
-    sent: list[Chunk] = [
+    stream: list[Chunk] = [
         chunks.StartChunk("m"),
         chunks.TextStartChunk("50%"),
         *[TextDeltaChunk("50%", text) for text in texts],
     ]
-    sent += [chunks.DataChunk("data-a\n\nb", texts, transient=True), chunks.TextEndChunk("50%"), chunks.FinishChunk()]
+    stream += [chunks.DataChunk("data-a\n\nb", texts, transient=True), chunks.TextEndChunk("50%"), chunks.FinishChunk()]
     for event_names in (False, True):
-        frames = [encode_frame(chunk, event_names=event_names) for chunk in sent]
+        frames = [encode_frame(chunk, event_names=event_names) for chunk in stream]
         result = judge.chat(release, [Chat(STREAM_OPEN + KEEP_ALIVE.join(frames) + DONE)])[0]
         assert result["error"] is None
         assert result["message"]["parts"] == [{"type": "text", "text": "".join(texts), "state": "done"}]

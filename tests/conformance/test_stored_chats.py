@@ -232,12 +232,12 @@ def test_an_approval_of_two_tabs_of_5_runs_the_tool_once(
     page.send("delete")
     page.settled()
     loaded = load(url, chat_id)["messages"]
-    [asked] = [part for part in loaded[-1]["parts"] if part["type"] == "tool-approval"]
-    assert (asked["state"], asked["input"]["approvalId"]) == ("input-available", "approval-1")
+    [question] = [part for part in loaded[-1]["parts"] if part["type"] == "tool-approval"]
+    assert (question["state"], question["input"]["approvalId"]) == ("input-available", "approval-1")
     second = browser.open(release, url, chat_id=chat_id, messages=loaded, **options)
     for tab, approved in ((page, True), (second, False)):
         output = {"approved": approved}
-        tab.call("addToolOutput", {"tool": "approval", "toolCallId": asked["toolCallId"], "output": output})
+        tab.call("addToolOutput", {"tool": "approval", "toolCallId": question["toolCallId"], "output": output})
         tab.until(lambda view: text_of(view) == "Deleted." and view["calls"] == 0)
     compare(page, url, chat_id, judge)
     assert RAN.count(chat_id) == 1
@@ -357,8 +357,8 @@ def test_a_tool_that_two_resuming_tabs_both_run_gives_its_output_once(
         tab.settled()
     loaded = load(url, chat_id)["messages"]
     assert RAN.count(chat_id) == 1
-    [said] = {text_of(tab.look()) for tab in tabs}
-    assert said == text_of({"messages": loaded})  # type: ignore[typeddict-item]
+    [text] = {text_of(tab.look()) for tab in tabs}
+    assert text == text_of({"messages": loaded})  # type: ignore[typeddict-item]
     for each in NEWEST:
         [result] = judge.validate(each, [loaded])
         assert result["error"] is None, each

@@ -26,18 +26,18 @@ AT_LEAST = 20
 """How often everything must occur in the cases of one major."""
 
 
-def stream_chunks(sent: Sequence[Part], sdk: str, continues: Any = None) -> list[Chunk]:
+def stream_chunks(items: Sequence[Part], sdk: str, continues: Any = None) -> list[Chunk]:
     """Return the chunks of a stream, ended well unless the parts end it."""
     stream = MessageStream(message_id="message-1", sdk=sdk, continues=continues)
-    return [chunk for part in sent for chunk in stream.send(part)] + stream.close()
+    return [chunk for part in items for chunk in stream.send(part)] + stream.close()
 
 
 def frames(chunks: Sequence[Chunk]) -> bytes:
     return b"".join(map(encode_frame, chunks)) + DONE
 
 
-def error_of(sent: Sequence[Part]) -> str | None:
-    ending = next((part for part in sent if isinstance(part, parts.Finish | parts.Error | parts.Abort)), None)
+def error_of(items: Sequence[Part]) -> str | None:
+    ending = next((part for part in items if isinstance(part, parts.Finish | parts.Error | parts.Abort)), None)
     return ending.error_text if isinstance(ending, parts.Error) else None
 
 
@@ -65,10 +65,10 @@ def test_any_parts_make_a_stream_that_no_client_rejects(judge: Judge, major: str
 
     @settings(max_examples=2000, suppress_health_check=list(HealthCheck))
     @given(part_lists, st.none() | continued_messages(approvals=major != "5"))
-    def check(sent: list[Part], continues: dict[str, Any] | None) -> None:
-        error = error_of(sent)
+    def check(items: list[Part], continues: dict[str, Any] | None) -> None:
+        error = error_of(items)
         history = [USER, continues] if continues else [USER]
-        streams = {sdk: stream_chunks(sent, sdk, continues) for sdk in ("any", major, *RELEASES[major])}
+        streams = {sdk: stream_chunks(items, sdk, continues) for sdk in ("any", major, *RELEASES[major])}
         asks = major == "5" and any(type_of(chunk) == "tool-approval-request" for chunk in streams["any"])
         for release in RELEASES[major]:
             fitting = ([] if asks else ["any"]) + [release] + ([major] if release == RELEASES[major][-1] else [])
@@ -78,17 +78,17 @@ def test_any_parts_make_a_stream_that_no_client_rejects(judge: Judge, major: str
             ):
                 check_result(result, body, release, error, continues)
         message = read_by_us(frames(streams[major]), major, continues)
-        note_reach(reach, sent, streams[major], continues, message)
+        note_reach(reach, items, streams[major], continues, message)
 
     check()
     assert {name: reach[name] for name in expected_reach(major) if reach[name] < AT_LEAST} == {}
 
 
-def note_reach(reach: Counter[str], sent: list[Part], chunks: list[Chunk], continues: Any, message: Any) -> None:
+def note_reach(reach: Counter[str], items: list[Part], chunks: list[Chunk], continues: Any, message: Any) -> None:
     """Count what one case reached, each thing once."""
     reach.update({"data" if type_of(chunk).startswith("data-") else type_of(chunk) for chunk in chunks})
     reach.update({part["state"] for part in message["parts"] if "toolCallId" in part})
-    reach["three lanes"] += len({part.lane for part in sent}) >= 3
+    reach["three lanes"] += len({part.lane for part in items}) >= 3
     reach["continuation"] += continues is not None
 
 
@@ -110,7 +110,7 @@ DONE_PART = parts.ToolResult("c1", "done")
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "items",
     [
         pytest.param([CALL, ASK], id="asked"),
         pytest.param([CALL, ASK, DONE_PART, parts.Text("ok")], id="answered-by-the-result"),
@@ -127,16 +127,16 @@ DONE_PART = parts.ToolResult("c1", "done")
         pytest.param([parts.ToolInputError("c1", "t", "bad", {})], id="input-error"),
     ],
 )
-def test_the_message_that_remains_passes_the_clients_own_validation(judge: Judge, sent: list[Part]) -> None:
+def test_the_message_that_remains_passes_the_clients_own_validation(judge: Judge, items: list[Part]) -> None:
     release = RELEASES["7"][-1]
-    [result] = judge.chat(release, [Chat(frames(stream_chunks(sent, "7")))])
+    [result] = judge.chat(release, [Chat(frames(stream_chunks(items, "7")))])
     [validated] = judge.validate(release, [result["messages"]])
     assert validated["ok"], (result["message"], validated["error"])
 
 
 @pytest.mark.parametrize("release", [release for releases in RELEASES.values() for release in releases])
 @pytest.mark.parametrize(
-    "sent",
+    "items",
     [
         pytest.param([CALL, DONE_PART, parts.Text("ok")], id="text-after-a-result"),
         pytest.param([CALL, parts.Abort()], id="stop-while-a-tool-runs"),
@@ -178,8 +178,8 @@ def test_the_message_that_remains_passes_the_clients_own_validation(judge: Judge
     ],
 )
 @pytest.mark.parametrize("sdk", ["any", "own"])
-def test_no_client_posts_again_by_itself(judge: Judge, release: str, sent: list[Part], sdk: str) -> None:
-    body = frames(stream_chunks(sent, release if sdk == "own" else "any"))
+def test_no_client_posts_again_by_itself(judge: Judge, release: str, items: list[Part], sdk: str) -> None:
+    body = frames(stream_chunks(items, release if sdk == "own" else "any"))
     [result] = judge.chat(release, [Chat(body)])
     [complete] = judge.complete(release, [result["messages"]])
     assert (result["status"], complete["toolCalls"], bool(complete["approvals"])) == ("ready", False, False)
@@ -197,8 +197,8 @@ def test_no_client_posts_again_by_itself(judge: Judge, release: str, sent: list[
 def test_an_answered_client_tool_or_approval_makes_the_client_post_again(judge: Judge, release: str, sdk: str) -> None:
     chunks = stream_chunks([CALL, ASK], release if sdk == "own" else "any")
     [result] = judge.chat(release, [Chat(frames(chunks))])
-    answered = [answer(part) for part in result["message"]["parts"]]
-    [complete] = judge.complete(release, [[USER, result["message"] | {"parts": answered}]])
+    answers = [answer(part) for part in result["message"]["parts"]]
+    [complete] = judge.complete(release, [[USER, result["message"] | {"parts": answers}]])
     assert complete["toolCalls"] or complete["approvals"]
 
 

@@ -18,13 +18,13 @@ LEAST_SHARE = 0.05
 @pytest.mark.parametrize("major", RELEASES)
 def test_every_story_is_whole_on_every_page_and_neither_stalls_nor_repeats(judge: Judge, major: str) -> None:
     pairs: Counter[tuple[str, str]] = Counter()
-    told = 0
+    count = 0
 
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(stories)
     def check(story: Story) -> None:
-        nonlocal told
-        told += 1
+        nonlocal count
+        count += 1
         pairs.update(combinations([feature for feature in FEATURES if feature in story.features], 2))
         for release in RELEASES[major]:
             check_story(judge, release, release, story)
@@ -34,5 +34,5 @@ def test_every_story_is_whole_on_every_page_and_neither_stalls_nor_repeats(judge
             check_story(judge, RELEASES[major][-1], "any", story)
 
     check()
-    shares = {pair: pairs[pair] / told for pair in combinations(FEATURES, 2)}
+    shares = {pair: pairs[pair] / count for pair in combinations(FEATURES, 2)}
     assert {pair: share for pair, share in shares.items() if share < LEAST_SHARE} == {}

@@ -19,6 +19,8 @@ export function Page() {
   void sendMessage({ text: "hi" });
   for (const message of messages) {
     const tokens: number | undefined = message.metadata?.inputTokens;
+    const sent: number | undefined = message.metadata?.usage?.totalTokens;
+    const waiting: string[] | undefined = message.metadata?.usechat?.pending;
     for (const part of message.parts) {
       if (part.type === "tool-weather" && part.state === "output-available") {
         const city: string = part.input.city;
@@ -48,8 +50,8 @@ def compile_page(directory: Path, line: str) -> str:
     ],
 )
 def test_a_page_with_the_types_is_compiled_by_the_real_compiler(tmp_path: Path, line: str, complaint: str) -> None:
-    said = compile_page(tmp_path, line)
-    assert (said.count("error"), complaint in said) == (int(bool(line)), True), said
+    output = compile_page(tmp_path, line)
+    assert (output.count("error"), complaint in output) == (int(bool(line)), True), output
 
 
 def test_types_that_have_the_names_of_the_file_itself_are_compiled(tmp_path: Path) -> None:

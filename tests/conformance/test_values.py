@@ -46,8 +46,8 @@ def doubles() -> list[float]:
     ]
     powers = [10.0**exponent for exponent in range(-323, 309)] + [2.0**exponent for exponent in range(-1074, 1024)]
     near = [math.nextafter(power, towards) for power in powers for towards in (0.0, math.inf)]
-    found = [*bits, *short, *powers, *near, 0.0, 0.1 + 0.2, 1 / 3]
-    return [value for value in itertools.chain(found, (-value for value in found)) if math.isfinite(value)]
+    numbers = [*bits, *short, *powers, *near, 0.0, 0.1 + 0.2, 1 / 3]
+    return [value for value in itertools.chain(numbers, (-value for value in numbers)) if math.isfinite(value)]
 
 
 def test_numbers_are_those_of_javascript() -> None:

@@ -145,11 +145,11 @@ def test_stop_leaves_the_partial_answer_and_the_run_ends(browser: Browser, serve
 def test_a_reloaded_page_resumes_on_a_new_socket(tab: Tab, browser: Browser, server: Served) -> None:
     page = tab.open("reloaded")
     page.send("hello")
-    sent = page.until_text("You said hello")["messages"][:1]
+    messages = page.until_text("You said hello")["messages"][:1]
     tab.close()
     assert "transport was closed" in str(page.settled()["error"])
     again = Tab(browser, f"{server.url('agent')}/ws")
-    resumed = again.open("reloaded", sent)
+    resumed = again.open("reloaded", messages)
     resumed.resume()
     resumed.until_text("You said hello")
     GATES.open("reloaded")
@@ -162,8 +162,8 @@ def test_a_reloaded_page_resumes_on_a_new_socket(tab: Tab, browser: Browser, ser
 def test_a_second_tab_reads_along(tab: Tab, browser: Browser, server: Served) -> None:
     page = tab.open("shared")
     page.send("hello")
-    sent = page.until_text("You said hello")["messages"][:1]
-    other = Tab(browser, f"{server.url('agent')}/ws").open("shared", sent)
+    messages = page.until_text("You said hello")["messages"][:1]
+    other = Tab(browser, f"{server.url('agent')}/ws").open("shared", messages)
     other.resume()
     other.until_text("You said hello")
     GATES.open("shared")

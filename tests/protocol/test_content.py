@@ -51,8 +51,8 @@ def test_a_citation_that_clients_refuse(citation: Any) -> None:
     assert not is_citation(citation)
 
 
-def steered(*said: Any, sdk: str = "7") -> Any:
-    return content_chunk(parts.SteeringMessage("u", said), releases_for(sdk))
+def steered(*message_parts: Any, sdk: str = "7") -> Any:
+    return content_chunk(parts.SteeringMessage("u", message_parts), releases_for(sdk))
 
 
 TEXT: dict[str, Any] = {"type": "text", "text": "x"}

@@ -8,10 +8,10 @@ import pytest
 from usechat.protocol import chunks, parts, request, sse
 
 VALUES: list[Any] = [
-    found
+    member
     for module in (chunks, parts, request, sse)
-    for found in vars(module).values()
-    if isinstance(found, type) and issubclass(found, msgspec.Struct) and found.__module__ == module.__name__
+    for member in vars(module).values()
+    if isinstance(member, type) and issubclass(member, msgspec.Struct) and member.__module__ == module.__name__
 ]
 
 

@@ -105,12 +105,12 @@ def test_citations_are_kept_by_the_releases_that_know_them(sdk: str, citations: 
     ],
 )
 def test_keys_of_a_citation_that_the_client_does_not_know_are_stripped(source: Json) -> None:
-    known = {"source": source, "startIndex": 0, "citedText": "a"}
-    given = {**known, "score": 1, "source": {**source, "page": 2}}
+    citation = {"source": source, "startIndex": 0, "citedText": "a"}
+    longer_citation = {**citation, "score": 1, "source": {**source, "page": 2}}
     builder = MessageBuilder(sdk="7")
     builder.receive(chunks.TextStartChunk("1"))
-    builder.receive(chunks.TextEndChunk("1", [given]))
-    assert builder.message["parts"] == [{"type": "text", "text": "", "state": "done", "citations": [known]}]
+    builder.receive(chunks.TextEndChunk("1", [longer_citation]))
+    assert builder.message["parts"] == [{"type": "text", "text": "", "state": "done", "citations": [citation]}]
 
 
 @pytest.mark.parametrize("sdk", ["5", "6", "7.0.78"])

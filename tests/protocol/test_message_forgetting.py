@@ -28,6 +28,8 @@ from usechat.protocol.chunks import (
 )
 from usechat.protocol.message import MessageBuilder
 
+pytestmark = pytest.mark.slow
+
 
 def receive(builder: MessageBuilder, chunk: Chunk) -> str:
     """Return what the builder says to the chunk."""
@@ -74,14 +76,16 @@ def test_forgetting_changes_nothing_of_what_is_accepted(sdk: str, chunks: list[C
 
 
 def assert_is_the_same_but_for_finished_calls(whole: MessageBuilder, forgetful: MessageBuilder) -> None:
-    [tools, in_step], [kept, kept_in_step] = states(whole), states(forgetful)
+    [tools, in_step], [forgetful_tools, kept_in_step] = states(whole), states(forgetful)
     assert in_step == kept_in_step
-    assert tools[len(tools) - in_step :] == kept[len(kept) - in_step :]
+    assert tools[len(tools) - in_step :] == forgetful_tools[len(forgetful_tools) - in_step :]
     finished = [
         tool for tool in tools[: len(tools) - in_step] if tool["state"].startswith("output") and tool["a"] is None
     ]
-    assert [tool for tool in tools if tool not in finished] == [tool for tool in kept if tool not in finished]
-    assert all(tool in tools for tool in kept)
+    assert [tool for tool in tools if tool not in finished] == [
+        tool for tool in forgetful_tools if tool not in finished
+    ]
+    assert all(tool in tools for tool in forgetful_tools)
 
 
 def test_the_content_is_gone_and_the_calls_are_kept() -> None:

@@ -137,9 +137,9 @@ def test_reasoning_and_text_keep_their_metadata() -> None:
 def test_metadata_that_is_null_stays_null_in_reasoning_and_is_left_out_elsewhere() -> None:
     null = {"providerMetadata": None}
     file = FILE | {"url": "data:,x"}
-    given = [{"type": "reasoning", "text": "x"}, file | {"type": "reasoning-file"}, TEXT, file]
+    ui_parts = [{"type": "reasoning", "text": "x"}, file | {"type": "reasoning-file"}, TEXT, file]
     data = {"data": {"type": "url", "url": "data:,x"}}
-    assert converted(*(part | null for part in given)) == [
+    assert converted(*(part | null for part in ui_parts)) == [
         [
             "assistant",
             {"type": "reasoning", "text": "x", "providerOptions": None},
@@ -171,8 +171,8 @@ def test_a_file_at_the_provider_is_a_reference_for_7(role: str) -> None:
     assert message["content"] == [{"type": "file", "mediaType": "a/b", "data": data}]
 
 
-@pytest.mark.parametrize(("sdk", "known"), [("5", False), ("6", False), ("7", True)])
-def test_reasoning_files_and_custom_parts_are_known_to_7(sdk: Major, known: bool) -> None:
+@pytest.mark.parametrize(("sdk", "is_known"), [("5", False), ("6", False), ("7", True)])
+def test_reasoning_files_and_custom_parts_are_known_to_7(sdk: Major, is_known: bool) -> None:
     file = {"type": "reasoning-file", "mediaType": "a/b", "url": "data:,x", "providerMetadata": METADATA}
     custom = {"type": "custom", "kind": "k", "providerMetadata": METADATA}
     data = {"type": "url", "url": "data:,x"}
@@ -180,16 +180,16 @@ def test_reasoning_files_and_custom_parts_are_known_to_7(sdk: Major, known: bool
         {"type": "reasoning-file", "mediaType": "a/b", "data": data, **OPTIONS},
         {"type": "custom", "kind": "k", **OPTIONS},
     ]
-    assert converted(file, custom, TEXT, sdk=sdk) == [["assistant", *(expected if known else []), TEXT]]
+    assert converted(file, custom, TEXT, sdk=sdk) == [["assistant", *(expected if is_known else []), TEXT]]
 
 
-@pytest.mark.parametrize(("sdk", "known"), [("5", False), ("6", False), ("7", True)])
-def test_a_steering_message_is_a_user_message_between_two_steps_for_7(sdk: Major, known: bool) -> None:
+@pytest.mark.parametrize(("sdk", "is_known"), [("5", False), ("6", False), ("7", True)])
+def test_a_steering_message_is_a_user_message_between_two_steps_for_7(sdk: Major, is_known: bool) -> None:
     file = {"type": "file", "mediaType": "a/b", "url": "data:,x"}
     steering = {"type": "steering-message", "id": "u", "parts": [TEXT, file]}
     said_file = {"type": "file", "mediaType": "a/b", "data": {"type": "url", "url": "data:,x"}}
     apart = [["assistant", TEXT], ["user", TEXT, said_file], ["assistant", TEXT]]
-    assert converted(TEXT, steering, TEXT, sdk=sdk) == (apart if known else [["assistant", TEXT, TEXT]])
+    assert converted(TEXT, steering, TEXT, sdk=sdk) == (apart if is_known else [["assistant", TEXT, TEXT]])
 
 
 @pytest.mark.parametrize("part_type", ["audio", "file", "video"])
@@ -331,10 +331,10 @@ def test_5_knows_no_approvals() -> None:
 
 @pytest.mark.parametrize(("sdk", "details"), [("6", {}), ("7", {"isAutomatic": True, "reason": "writes"})])
 def test_a_request_for_approval_is_behind_its_call(sdk: Major, details: Json) -> None:
-    kept = {"signature": "s", "inputSchemaInput": None}
-    approval = {"id": "a1", "isAutomatic": True, "requestReason": "writes", **kept}
+    fields = {"signature": "s", "inputSchemaInput": None}
+    approval = {"id": "a1", "isAutomatic": True, "requestReason": "writes", **fields}
     assert converted(tool("approval-requested", approval=approval), sdk=sdk) == [
-        ["assistant", CALL, REQUEST | details | kept]
+        ["assistant", CALL, REQUEST | details | fields]
     ]
 
 
@@ -377,12 +377,12 @@ def test_a_number_is_neither_yes_nor_no() -> None:
         ["assistant", CALL, REQUEST],
         ["tool", RESPONSE | {"approved": 0}],
     ]
-    found = {"type": "text", "value": "found"}
+    output = {"type": "text", "value": "found"}
     part = tool("output-available", "dynamic-tool", output="found", providerExecuted=1, preliminary=1, dynamic=0)
     for ignored in (False, True):
         assert converted(part, ignore_incomplete_tool_calls=ignored) == [
             ["assistant", CALL | {"providerExecuted": 1}],
-            ["tool", RESULT | {"output": found}],
+            ["tool", RESULT | {"output": output}],
         ]
 
 
@@ -398,14 +398,16 @@ def test_a_denied_call_needs_no_approval_to_have_a_result() -> None:
     assert converted(tool("output-denied"))[1][1]["output"]["value"] == "Tool call execution denied."
 
 
-@pytest.mark.parametrize(("sdk", "kept"), [("5", True), ("6", True), ("7", False)])
-def test_a_later_user_message_supersedes_an_unanswered_approval_for_7(sdk: Major, kept: bool) -> None:
-    asked = said("assistant", TEXT, tool("approval-requested", approval={"id": "a1"}))
-    first, *_ = model_messages([asked, said("user", TEXT), asked], sdk=sdk)
+@pytest.mark.parametrize(("sdk", "is_kept"), [("5", True), ("6", True), ("7", False)])
+def test_a_later_user_message_supersedes_an_unanswered_approval_for_7(sdk: Major, is_kept: bool) -> None:
+    question = said("assistant", TEXT, tool("approval-requested", approval={"id": "a1"}))
+    first, *_ = model_messages([question, said("user", TEXT), question], sdk=sdk)
     *_, last = [
-        message for message in model_messages([asked, said("user", TEXT), asked], sdk=sdk) if message["role"] != "tool"
+        message
+        for message in model_messages([question, said("user", TEXT), question], sdk=sdk)
+        if message["role"] != "tool"
     ]
-    assert (CALL in first["content"], CALL in last["content"]) == (kept, True)
+    assert (CALL in first["content"], CALL in last["content"]) == (is_kept, True)
 
 
 def test_a_later_user_message_supersedes_no_other_call() -> None:
@@ -414,8 +416,8 @@ def test_a_later_user_message_supersedes_no_other_call() -> None:
 
 
 def test_a_later_assistant_message_supersedes_no_approval() -> None:
-    asked = said("assistant", TEXT, tool("approval-requested", approval={"id": "a1"}))
-    first, *_ = model_messages([said("user", TEXT), asked, said("assistant", TEXT)], sdk="7")[1:]
+    question = said("assistant", TEXT, tool("approval-requested", approval={"id": "a1"}))
+    first, *_ = model_messages([said("user", TEXT), question, said("assistant", TEXT)], sdk="7")[1:]
     assert CALL in first["content"]
 
 
@@ -447,8 +449,8 @@ def test_unfinished_calls_can_be_ignored(part: Json, majors: str) -> None:
 def test_a_state_of_another_type_counts_as_unfinished() -> None:
     states: list[Any] = [None, {}, ["output-error"], 1]
     calls = [tool("x") | {"state": state} for state in states]
-    kept = [model_messages([said("user", *calls)], sdk=sdk, ignore_incomplete_tool_calls=True) for sdk in MAJORS]
-    assert kept == [[{"role": "user", "content": []}]] * 3
+    conversions = [model_messages([said("user", *calls)], sdk=sdk, ignore_incomplete_tool_calls=True) for sdk in MAJORS]
+    assert conversions == [[{"role": "user", "content": []}]] * 3
 
 
 # What cannot be converted.
@@ -467,9 +469,9 @@ def test_an_unknown_role_is_refused() -> None:
 
 
 def test_the_first_message_that_cannot_be_converted_is_named() -> None:
-    asked = said("assistant", tool("approval-requested", approval={}))
+    question = said("assistant", tool("approval-requested", approval={}))
     with pytest.raises(InvalidMessages) as refused:
-        model_messages([asked, said("visitor", TEXT)])
+        model_messages([question, said("visitor", TEXT)])
     assert refused.value.path == "messages[0].parts[0].approval.id"
 
 

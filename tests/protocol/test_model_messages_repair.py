@@ -326,7 +326,7 @@ def test_nothing_that_was_said_is_lost(messages: Json) -> None:
 
 def said_in(messages: Json) -> Json:
     """Return all that is not empty and not about a tool, in order, system messages first; and the ids of the calls."""
-    spoken = [
+    text_parts = [
         part
         for message in messages
         if message["role"] in ("user", "assistant")
@@ -341,7 +341,7 @@ def said_in(messages: Json) -> Json:
         if part["type"] == "tool-call"
     }
     systems = [message["content"] for message in messages if message["role"] == "system" and message["content"].strip()]
-    return systems, [part for part in spoken if part["text"] != "(Earlier messages are not included.)"], calls
+    return systems, [part for part in text_parts if part["text"] != "(Earlier messages are not included.)"], calls
 
 
 def test_values_that_are_null_are_kept_and_options_that_are_null_are_not() -> None:
@@ -354,5 +354,5 @@ def test_values_that_are_null_are_kept_and_options_that_are_null_are_not() -> No
         "providerOptions": None,
     }
     history: Any = [USER, assistant(file)]
-    [_, said] = repair_messages(history)
-    assert said["content"] == [{key: value for key, value in file.items() if key != "providerOptions"}]
+    [_, message] = repair_messages(history)
+    assert message["content"] == [{key: value for key, value in file.items() if key != "providerOptions"}]

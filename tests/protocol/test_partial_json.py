@@ -49,8 +49,8 @@ values = st.recursive(
     ],
 )
 def test_the_newest_release_shows(text: str, expected: Any) -> None:
-    shown = parse_partial_json(text, release("7"))
-    assert (shown, type(shown)) == (expected, type(expected))
+    value = parse_partial_json(text, release("7"))
+    assert (value, type(value)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_complete_json_is_what_it_says(value: Any, sdk: str) -> None:
 @given(value=st.dictionaries(st.text("ab", max_size=2), values, max_size=4), data=st.data())
 def test_the_beginning_of_an_object_shows_the_beginning_of_its_keys(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
-    shown = parse_partial_json(text[: data.draw(st.integers(1, len(text)))], release("7"))
-    assert list(shown) == list(value)[: len(shown)]
+    beginning = parse_partial_json(text[: data.draw(st.integers(1, len(text)))], release("7"))
+    assert list(beginning) == list(value)[: len(beginning)]
 
 
 def test_a_long_text_is_completed() -> None:

@@ -48,7 +48,7 @@ def test_every_chunk_type_can_be_read(chunk_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("stream", "expected"),
     [
         pytest.param([chunks.FinishChunk("stop")], [parts.Finish("stop")], id="a-good-end"),
         pytest.param(
@@ -63,6 +63,6 @@ def test_every_chunk_type_can_be_read(chunk_type: str) -> None:
         pytest.param([chunks.StartChunk("m1")], [parts.Start("m1"), parts.Error(INCOMPLETE)], id="cut-short"),
     ],
 )
-def test_endings(found: list[Chunk], expected: list[Part]) -> None:
+def test_endings(stream: list[Chunk], expected: list[Part]) -> None:
     reader = ChunkReader()
-    assert [part for chunk in found for part in reader.feed(chunk)] + reader.close() == expected
+    assert [part for chunk in stream for part in reader.feed(chunk)] + reader.close() == expected

@@ -18,10 +18,12 @@ from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
 
+pytestmark = pytest.mark.slow
 
-def frames_of(sent: list[Part], sdk: str = "7", continues: Any = None) -> bytes:
+
+def frames_of(source_parts: list[Part], sdk: str = "7", continues: Any = None) -> bytes:
     frames = FrameStream(MessageStream(message_id="m1", sdk=sdk, continues=continues))
-    return b"".join([frames.send(part) for part in sent]) + frames.close()
+    return b"".join([frames.send(part) for part in source_parts]) + frames.close()
 
 
 def read(frames: bytes, sdk: str = "7", message: Any = None) -> tuple[UIMessage, str | None]:
@@ -41,7 +43,7 @@ def without_ids(message: UIMessage) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("stream", "expected"),
     [
         pytest.param(
             [
@@ -103,14 +105,14 @@ def without_ids(message: UIMessage) -> Any:
         ),
     ],
 )
-def test_compact(found: list[Chunk], expected: list[Chunk]) -> None:
-    assert compact(found) == expected
+def test_compact(stream: list[Chunk], expected: list[Chunk]) -> None:
+    assert compact(stream) == expected
 
 
 @settings(max_examples=200)
 @given(part_lists)
-def test_a_shortened_run_gives_the_same_message(sent: list[Part]) -> None:
-    frames = frames_of(sent)
+def test_a_shortened_run_gives_the_same_message(source_parts: list[Part]) -> None:
+    frames = frames_of(source_parts)
     short = shorten(frames)
     assert read(short) == read(frames)
     assert short.endswith(DONE)
@@ -124,9 +126,13 @@ def test_a_run_that_goes_on_is_shortened_without_an_ending() -> None:
 
 
 @settings(max_examples=200)
-@given(part_lists.filter(lambda sent: not any(isinstance(part, parts.ResetStep | parts.Step) for part in sent)))
-def test_a_run_made_anew_gives_the_same_message(sent: list[Part]) -> None:
-    frames = frames_of(sent)
+@given(
+    part_lists.filter(
+        lambda source_parts: not any(isinstance(part, parts.ResetStep | parts.Step) for part in source_parts)
+    )
+)
+def test_a_run_made_anew_gives_the_same_message(source_parts: list[Part]) -> None:
+    frames = frames_of(source_parts)
     again = Reframer("m1", "7").receive(frames)
     message, error = read(again)
     original, original_error = read(frames)
@@ -136,8 +142,10 @@ def test_a_run_made_anew_gives_the_same_message(sent: list[Part]) -> None:
 
 @settings(max_examples=100)
 @given(part_lists, st.sampled_from(["5", "6", "any"]), st.integers(1, 40))
-def test_a_run_made_for_another_release_is_legal_there_in_any_split(sent: list[Part], sdk: str, size: int) -> None:
-    frames = frames_of(sent)
+def test_a_run_made_for_another_release_is_legal_there_in_any_split(
+    source_parts: list[Part], sdk: str, size: int
+) -> None:
+    frames = frames_of(source_parts)
     reframer = Reframer("m1", sdk)
     whole = b"".join(reframer.receive(frames[i : i + size]) for i in range(0, len(frames), size))
     fives = () if b'"type":"tool-approval-request"' in whole else ("5.0.0",)
@@ -149,7 +157,7 @@ def test_a_run_made_for_another_release_is_legal_there_in_any_split(sent: list[P
 @pytest.mark.parametrize("sdk", ["5", "6", "7", "any"])
 @pytest.mark.parametrize("size", [1, 10_000])
 def test_a_run_without_steps_has_none_for_another_release_either(sdk: str, size: int) -> None:
-    sent: list[Part] = [
+    source_parts: list[Part] = [
         parts.Start(steps=False),
         parts.Data("x", 1),
         parts.Step(),
@@ -158,7 +166,7 @@ def test_a_run_without_steps_has_none_for_another_release_either(sdk: str, size:
         parts.Reasoning("b"),
         parts.Finish(),
     ]
-    frames, reframer = frames_of(sent, "6"), Reframer("m1", sdk)
+    frames, reframer = frames_of(source_parts, "6"), Reframer("m1", sdk)
     again = b"".join(reframer.receive(frames[i : i + size]) for i in range(0, len(frames), size))
     assert b"start-step" not in again
     assert b"finish-step" not in again
@@ -207,8 +215,8 @@ def test_what_was_there_before_waits_for_the_start_of_the_message() -> None:
 def test_a_continuation_is_replayed_behind_what_was_there_before() -> None:
     frames = frames_of([parts.ToolResult("c1", 2), parts.ToolResult("c4", 3), parts.Text("Done.")], continues=CONTINUED)
     message, _ = read(Reframer("m1", "7", earlier=CONTINUED).receive(frames))
-    told = [(part["type"], part.get("state"), part.get("text"), part.get("output")) for part in message["parts"]]
-    assert told == [
+    summary = [(part["type"], part.get("state"), part.get("text"), part.get("output")) for part in message["parts"]]
+    assert summary == [
         ("step-start", None, None, None),
         ("text", "done", "Let me see.", None),
         ("reasoning", "done", "Hm.", None),
@@ -241,9 +249,9 @@ def test_a_denied_call_stays_denied() -> None:
 
 @settings(max_examples=100)
 @given(part_lists, continued_messages(approvals=True))
-def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str, Any]) -> None:
+def test_any_continuation_can_be_replayed(source_parts: list[Part], continues: dict[str, Any]) -> None:
     continues = {**continues, "id": "m1"}
-    message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(sent, continues=continues)))
+    message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(source_parts, continues=continues)))
     assert message["id"] == "m1"
     assert message["parts"][1]["type"] == "text"
 
@@ -257,9 +265,9 @@ def approved_call(state: str, **fields: Any) -> dict[str, Any]:
 def test_an_answered_approval_is_shown_only_where_its_answer_can_be(sdk: str, is_shown: bool) -> None:
     continues = {"id": "m1", "role": "assistant", "parts": [approved_call("approval-responded")]}
     frames = frames_of([parts.ToolResult("c1", 1)], sdk=sdk, continues=continues)
-    sent = ChunkDecoder().receive(Reframer("m1", sdk, earlier=continues).receive(frames))
-    assert any(isinstance(chunk, chunks.ToolApprovalRequestChunk) for chunk in sent) is is_shown
-    assert any(isinstance(chunk, chunks.ToolOutputAvailableChunk) for chunk in sent)
+    replay = ChunkDecoder().receive(Reframer("m1", sdk, earlier=continues).receive(frames))
+    assert any(isinstance(chunk, chunks.ToolApprovalRequestChunk) for chunk in replay) is is_shown
+    assert any(isinstance(chunk, chunks.ToolOutputAvailableChunk) for chunk in replay)
 
 
 @pytest.mark.parametrize("sdk", ["6", "7"])
@@ -267,8 +275,26 @@ def test_a_page_that_has_the_continued_message_gets_only_what_follows(sdk: str) 
     continues = {"id": "m1", "role": "assistant", "parts": [approved_call("approval-responded")]}
     frames = frames_of([parts.ToolResult("c1", 1), parts.Text("Done.")], continues=continues)
     message, _ = read(Reframer("m1", sdk, continues=continues).receive(frames), sdk, continues)
-    told = [(part["type"], part.get("state"), part.get("text")) for part in message["parts"]]
-    assert told == [("tool-t", "output-available", None), ("step-start", None, None), ("text", "done", "Done.")]
+    summary = [(part["type"], part.get("state"), part.get("text")) for part in message["parts"]]
+    assert summary == [("tool-t", "output-available", None), ("step-start", None, None), ("text", "done", "Done.")]
+
+
+def test_a_call_of_the_continued_message_is_replayed_with_all_that_describes_it() -> None:
+    call = {
+        "type": "tool-t",
+        "toolCallId": "c1",
+        "state": "output-available",
+        "input": {},
+        "output": 1,
+        "title": "Look it up",
+        "providerExecuted": True,
+        "callProviderMetadata": {"p": {"k": 1}},
+        "toolMetadata": {"server": "s"},
+    }
+    continues = {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, call]}
+    frames = frames_of([parts.Text("Done.")], continues=continues)
+    message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames))
+    assert message["parts"][1] == call
 
 
 def test_a_page_that_is_behind_gets_the_outcomes_and_parts_that_it_lacks() -> None:

@@ -208,8 +208,8 @@ def test_an_answered_approval_is_read(part: Json, expected: list[ApprovalAnswer]
 
 
 def question(state: str, **outcome: Any) -> Json:
-    asked = {"approvalId": "p1", "toolCallId": "c1", "toolName": "rm", "input": {}}
-    return {"type": "tool-approval", "toolCallId": "p1", "state": state, "input": asked, **outcome}
+    approval_request = {"approvalId": "p1", "toolCallId": "c1", "toolName": "rm", "input": {}}
+    return {"type": "tool-approval", "toolCallId": "p1", "state": state, "input": approval_request, **outcome}
 
 
 WAITING: Json = {"type": "tool-rm", "toolCallId": "c1", "state": "input-available", "input": {}}
@@ -250,23 +250,23 @@ def test_a_call_of_another_tool_is_no_question(part_type: str) -> None:
 
 
 def test_an_answer_that_was_acted_upon_is_not_given_again() -> None:
-    answered = question("output-available", output={"approved": True})
-    assert continued(WAITING | {"state": "output-available", "output": 1}, answered).approvals == []
-    assert continued(answered).approvals == [ApprovalAnswer("p1", True, None, "c1")]
+    answer = question("output-available", output={"approved": True})
+    assert continued(WAITING | {"state": "output-available", "output": 1}, answer).approvals == []
+    assert continued(answer).approvals == [ApprovalAnswer("p1", True, None, "c1")]
 
 
 def test_the_answer_to_what_our_stream_asks_is_understood() -> None:
     stream = MessageStream(message_id="a1", sdk="5")
-    sent = [
+    stream_chunks = [
         *stream.send(parts.ToolCall("c1", "rm", {"path": "/"})),
         *stream.send(parts.ApprovalRequest("p1", "c1")),
         *stream.close(),
     ]
-    asked = [chunk for chunk in sent if isinstance(chunk, ToolInputAvailableChunk)]
+    inputs = [chunk for chunk in stream_chunks if isinstance(chunk, ToolInputAvailableChunk)]
     states: list[Json] = [{"state": "input-available"}, {"state": "output-available", "output": {"approved": True}}]
     tool_parts: list[Json] = [
         {"type": f"tool-{chunk.tool_name}", "toolCallId": chunk.tool_call_id, "input": chunk.input, **state}
-        for chunk, state in zip(asked, states, strict=True)
+        for chunk, state in zip(inputs, states, strict=True)
     ]
     assert continued(*tool_parts).approvals == [ApprovalAnswer("p1", True, None, "c1")]
 

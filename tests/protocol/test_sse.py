@@ -370,11 +370,13 @@ def test_a_chunk_over_the_limit_is_refused() -> None:
 
 
 @given(st.lists(any_chunk, max_size=4), st.booleans(), st.data())
-def test_every_chunk_survives_the_wire_in_any_split(sent: list[Chunk], event_names: bool, data: st.DataObject) -> None:
-    body = b"".join(encode_frame(chunk, event_names=event_names) for chunk in sent) + DONE
+def test_every_chunk_survives_the_wire_in_any_split(
+    stream: list[Chunk], event_names: bool, data: st.DataObject
+) -> None:
+    body = b"".join(encode_frame(chunk, event_names=event_names) for chunk in stream) + DONE
     decoder = ChunkDecoder()
     pieces = cut(body, data.draw(st.lists(st.integers(0, len(body)))))
-    assert [chunk for piece in pieces for chunk in decoder.receive(piece)] == sent
+    assert [chunk for piece in pieces for chunk in decoder.receive(piece)] == stream
     assert decoder.close() == ""
 
 

@@ -119,14 +119,14 @@ _text = st.builds(parts.Text, st.text(max_size=3), _metadata, lane=_lanes) | st.
 @settings(max_examples=300)
 @given(st.lists(any_part | _text, max_size=12), st.lists(endings), ids, st.booleans())
 def test_the_short_way_writes_what_the_long_way_writes(
-    sent: list[Part], ended: list[Part], block_id: str, event_names: bool
+    source_parts: list[Part], ended: list[Part], block_id: str, event_names: bool
 ) -> None:
     def new_stream() -> MessageStream:
         numbers = iter(range(100))
         return MessageStream(message_id="m1", new_id=lambda: f"{block_id}{next(numbers)}")
 
     frames = FrameStream(new_stream(), event_names=event_names)
-    written = b"".join([frames.send(part) for part in [*sent, *ended]]) + frames.close()
+    body = b"".join([frames.send(part) for part in [*source_parts, *ended]]) + frames.close()
     stream = new_stream()
-    chunks = [chunk for part in [*sent, *ended] for chunk in stream.send(part)] + stream.close()
-    assert written == b"".join([encode_frame(chunk, event_names=event_names) for chunk in chunks]) + DONE
+    chunks = [chunk for part in [*source_parts, *ended] for chunk in stream.send(part)] + stream.close()
+    assert body == b"".join([encode_frame(chunk, event_names=event_names) for chunk in chunks]) + DONE

@@ -64,9 +64,9 @@ def test_done_follows_a_finish_at_the_end(event_names: bool) -> None:
 
 
 @given(part_lists, st.booleans())
-def test_the_json_of_the_chunks_is_taken_out_as_it_was_written(sent: list[Part], event_names: bool) -> None:
+def test_the_json_of_the_chunks_is_taken_out_as_it_was_written(parts: list[Part], event_names: bool) -> None:
     stream = MessageStream(message_id="m1", sdk="7")
-    chunks = [DELTA, *(chunk for part in sent for chunk in stream.send(part)), *stream.close()]
+    chunks = [DELTA, *(chunk for part in parts for chunk in stream.send(part)), *stream.close()]
     frames = encode_frames(chunks, event_names=event_names)
     assert chunks_json(STREAM_OPEN + KEEP_ALIVE + frames) == [encode_chunk(chunk) for chunk in chunks]
 

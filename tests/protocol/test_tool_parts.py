@@ -102,14 +102,14 @@ def test_text_input_is_shown_as_it_is(sdk: str, streamed: dict[str, Json]) -> No
 
 
 def test_an_output_after_an_unfinished_input_keeps_what_there_is() -> None:
-    kept = {"type": "tool-search", "toolCallId": "c", "input": {"a": 1}}
+    part = {"type": "tool-search", "toolCallId": "c", "input": {"a": 1}}
     text = {"rawInput": '{"a":1'}
     for chunk, changed in (
         (chunks.ToolOutputAvailableChunk("c", 2), {"state": "output-available", "output": 2}),
         (chunks.ToolOutputErrorChunk("c", "e"), {"state": "output-error", "errorText": "e"} | text),
         (chunks.ToolOutputDeniedChunk("c"), {"state": "output-denied"} | text),
     ):
-        assert read("7", START, delta('{"a":1'), chunk) == [kept | changed]
+        assert read("7", START, delta('{"a":1'), chunk) == [part | changed]
 
 
 def test_a_second_start_begins_the_input_anew() -> None:
@@ -174,8 +174,8 @@ def test_only_the_last_step_of_a_continued_message_goes_on() -> None:
 def test_a_continued_call_repeats_what_its_release_knows_of_it(sdk: str, repeated: dict[str, Json]) -> None:
     part = streaming_part(title="T", toolMetadata={"m": 1}, inputEncoding="text")
     again = read(sdk, STEP, delta(",2"), continued=[part])[-1]
-    shown = "[1,2" if "inputEncoding" in repeated else [1, 2]
-    assert again == streaming_part(input=shown, rawInput="[1,2") | repeated
+    value = "[1,2" if "inputEncoding" in repeated else [1, 2]
+    assert again == streaming_part(input=value, rawInput="[1,2") | repeated
 
 
 def test_a_dynamic_call_is_continued_by_its_name() -> None:
@@ -353,11 +353,11 @@ def test_who_executes_a_static_call(sdk: str, from_error: bool) -> None:
 def test_where_provider_metadata_goes(sdk: str, of_input: Json, of_error: Json, of_new_error: Json) -> None:
     available = chunks.ToolInputAvailableChunk("c", "search", 1, provider_metadata=P1)
     error = chunks.ToolInputErrorChunk("c", "search", 1, "bad", provider_metadata=P2)
-    found = [
+    metadata = [
         {key: value for key, value in read(sdk, *received)[0].items() if key.endswith("ProviderMetadata")}
         for received in ([START, available], [START, error], [error])
     ]
-    assert found == [of_input, of_error, of_new_error]
+    assert metadata == [of_input, of_error, of_new_error]
 
 
 @pytest.mark.parametrize(("sdk", "client"), [("6.0.295", "old"), ("6.0.296", "new"), ("7.0.120", "new")])
@@ -380,14 +380,20 @@ def test_an_approval_is_requested_and_denied(sdk: str) -> None:
 
 def test_a_request_tells_all_it_has() -> None:
     request = chunks.ToolApprovalRequestChunk("a", "c", {"d": 1}, None, "why", is_automatic=True, signature="s")
-    told = {"id": "a", "descriptor": {"d": 1}, "inputSchemaInput": None, "requestReason": "why", "isAutomatic": True}
-    assert read("7", AVAILABLE, request)[0]["approval"] == told | {"signature": "s"}
+    approval = {
+        "id": "a",
+        "descriptor": {"d": 1},
+        "inputSchemaInput": None,
+        "requestReason": "why",
+        "isAutomatic": True,
+    }
+    assert read("7", AVAILABLE, request)[0]["approval"] == approval | {"signature": "s"}
     bare = chunks.ToolApprovalRequestChunk("a", "c", is_automatic=False)
     assert read("7", AVAILABLE, bare)[0]["approval"] == {"id": "a"}
 
 
 @pytest.mark.parametrize(
-    ("sdk", "kept"),
+    ("sdk", "fields"),
     [
         ("7.0.0", {"isAutomatic"}),
         ("7.0.19", {"isAutomatic", "signature"}),
@@ -395,13 +401,13 @@ def test_a_request_tells_all_it_has() -> None:
         ("7.0.87", {"isAutomatic", "signature", "requestReason", "descriptor"}),
     ],
 )
-def test_an_answer_keeps_more_and_more_of_its_request(sdk: str, kept: set[str]) -> None:
+def test_an_answer_keeps_more_and_more_of_its_request(sdk: str, fields: set[str]) -> None:
     request = {"id": "a", "isAutomatic": True, "signature": "s", "requestReason": "why", "descriptor": 1}
-    asked = INPUT | {"state": "approval-requested", "approval": request}
+    question = INPUT | {"state": "approval-requested", "approval": request}
     answer = chunks.ToolApprovalResponseChunk("a", False, "no", provider_executed=True, provider_metadata=P1)
-    assert read(sdk, answer, continued=[{"type": "text", "text": ""}, asked])[1] == INPUT | {
+    assert read(sdk, answer, continued=[{"type": "text", "text": ""}, question])[1] == INPUT | {
         "state": "approval-responded",
-        "approval": {"id": "a", "approved": False, "reason": "no"} | {key: request[key] for key in kept},
+        "approval": {"id": "a", "approved": False, "reason": "no"} | {key: request[key] for key in fields},
         "providerExecuted": True,
         "callProviderMetadata": P1,
     }
@@ -409,6 +415,6 @@ def test_an_answer_keeps_more_and_more_of_its_request(sdk: str, kept: set[str]) 
 
 @pytest.mark.parametrize("automatic", [False, 1, "true"])
 def test_an_answer_to_a_bare_request_has_nothing_to_keep(automatic: object) -> None:
-    asked = INPUT | {"state": "approval-requested", "approval": {"id": "a", "isAutomatic": automatic}}
-    answered = read("7.0.31", chunks.ToolApprovalResponseChunk("a", True), continued=[asked])
-    assert answered[0]["approval"] == {"id": "a", "approved": True}
+    question = INPUT | {"state": "approval-requested", "approval": {"id": "a", "isAutomatic": automatic}}
+    answer = read("7.0.31", chunks.ToolApprovalResponseChunk("a", True), continued=[question])
+    assert answer[0]["approval"] == {"id": "a", "approved": True}

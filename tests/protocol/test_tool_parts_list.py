@@ -1,6 +1,7 @@
 from typing import Any
 
-from usechat.protocol.tool_parts import Part, PartList, is_tool
+from usechat.protocol.tool_parts import Part, PartList
+from usechat.protocol.ui_messages import is_tool
 
 STEP: Part = {"type": "step-start"}
 
@@ -71,3 +72,11 @@ def test_a_finished_call_that_is_brought_back_stands_in_an_earlier_step() -> Non
     assert parts.is_put_aside("c")
     assert [part["toolCallId"] for part in parts.calls("c")] == ["c"]
     assert parts.calls_in_step("c") == []
+
+
+def test_a_part_is_not_found_by_an_approval_that_it_no_longer_carries() -> None:
+    part = call("c") | {"approval": {"id": "a"}}
+    parts = PartList([part])
+    assert parts.by_approval("a") is part
+    part["approval"] = {"id": "b"}
+    assert parts.by_approval("a") is None

@@ -222,11 +222,11 @@ def test_finished_calls_of_unknown_tools_become_dynamic_and_others_are_refused(s
 
 
 @pytest.mark.parametrize(
-    ("sdk", "kept"), [("5", set()), ("6", {"approval", "rawInput"}), ("7", {"approval", "rawInput"})]
+    ("sdk", "keys"), [("5", set()), ("6", {"approval", "rawInput"}), ("7", {"approval", "rawInput"})]
 )
-def test_5_loses_the_approval_of_a_call_that_becomes_dynamic(sdk: str, kept: set[str]) -> None:
+def test_5_loses_the_approval_of_a_call_that_becomes_dynamic(sdk: str, keys: set[str]) -> None:
     part = tool("output-error", "gone", errorText="e", rawInput=1, approval=GRANTED)
-    assert set(checked(part, sdk)) & {"approval", "rawInput"} == kept
+    assert set(checked(part, sdk)) & {"approval", "rawInput"} == keys
 
 
 def test_dynamic_calls_are_not_checked() -> None:

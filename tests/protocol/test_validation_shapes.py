@@ -88,8 +88,8 @@ def test_the_newest_release_keeps_all_there_is() -> None:
         "citations": citations,
     }
     approval = {"id": "a", "requestReason": "r", "isAutomatic": True, "signature": "s", "descriptor": 1}
-    asked = TOOL | {"state": "approval-requested", "approval": approval | {"inputSchemaInput": None}}
-    assert clean(asked) == asked
+    question = TOOL | {"state": "approval-requested", "approval": approval | {"inputSchemaInput": None}}
+    assert clean(question) == question
     steering = {"type": "steering-message", "id": "u", "parts": [{"type": "text", "text": "x"}]}
     assert clean(steering | {"parts": [{"type": "text", "text": "x", "state": "done"}]}) == steering
 
@@ -195,5 +195,5 @@ def test_an_assistant_message_may_be_empty_in_newer_releases(sdk: str, legal: bo
 
 
 def test_metadata_is_kept_and_other_keys_are_not() -> None:
-    kept = message() | {"metadata": None}
-    assert clean_message(kept | {"createdAt": 1}, "messages[0]", release("7")) == kept
+    cleaned = message() | {"metadata": None}
+    assert clean_message(cleaned | {"createdAt": 1}, "messages[0]", release("7")) == cleaned

@@ -461,9 +461,9 @@ def test_what_no_client_parses_is_refused(text: str, reason: str) -> None:
 
 
 def test_whatever_is_written_can_be_read_within_a_chunk() -> None:
-    written = json_value(nested(1000))
+    value = json_value(nested(1000))
     assert READABLE_DEPTH > MAXIMUM_DEPTH
-    assert parse_json(json_text({"data": written})) == {"data": written}
+    assert parse_json(json_text({"data": value})) == {"data": value}
 
 
 def test_plain_reading_knows_no_prototypes() -> None:

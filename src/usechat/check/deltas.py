@@ -51,10 +51,10 @@ class DeltaRun:
         """Expect that the delta in this event, which is in order, is continued. Other chunks begin nothing."""
         if not isinstance(chunk, Delta):
             return
-        found = _BEGINNING.match(text)
+        match = _BEGINNING.match(text)
         # An empty delta is in order where one with text is not: see UC413.
-        if found is not None and text_of(chunk):
-            self._beginning, self._delta = found[0], chunk
+        if match is not None and text_of(chunk):
+            self._beginning, self._delta = match[0], chunk
 
     def continues(self, text: str) -> bool:
         """Collect the text of the next event if it is another delta of the block; return whether it is."""

@@ -3,8 +3,9 @@
 No client reports them. A *ghost* is a second part of a call whose input goes on elsewhere, and stays in
 ``input-streaming``. A stall is a question whose answer is never sent: ``sendAutomaticallyWhen`` of a page is
 ``lastAssistantMessageIsCompleteWithToolCalls`` or ``lastAssistantMessageIsCompleteWithApprovalResponses``, and both
-look at the parts after the last ``step-start`` alone. Both conditions are mirrored here as the newest release of each
-major has them; the tests compare them with the npm packages.
+look at the parts after the last ``step-start`` alone. Where several answers are waited for, the page must send them
+with the last one, whichever that is: one that is *overtaken* by the others may never be sent. Both conditions are
+mirrored here as the newest release of each major has them; the tests compare them with the npm packages.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -12,9 +13,10 @@ from typing import Any, Final
 
 from usechat.protocol.releases import CHUNKS, Release, Since
 from usechat.protocol.states import ToolState
-from usechat.protocol.tool_parts import Part, is_tool
+from usechat.protocol.tool_parts import Part
+from usechat.protocol.ui_messages import is_tool, last_step
 
-__all__ = ["ghosts", "is_sent_automatically", "stalled_calls"]
+__all__ = ["ghosts", "is_sent_automatically", "overtaken_calls", "stalled_calls"]
 
 _WAITS_FOR_FINAL_RESULTS: Final = Since(None, 0, 0)
 """The majors that do not take a preliminary result for the result."""
@@ -33,19 +35,47 @@ def stalled_calls(parts: Sequence[Part], release: Release, *, waits_for_page: bo
 
     ``waits_for_page`` says that calls without a result are meant for the page.
     """
-    asked = [
+    call_ids = [
         part["toolCallId"]
         for part in filter(is_tool, parts)
         if _waits_for_approval(part) or (waits_for_page and _waits_for_output(part))
     ]
-    return [] if not asked or is_sent_automatically(list(map(_answered, parts)), release) else asked
+    return [] if not call_ids or is_sent_automatically(list(map(_answered, parts)), release) else call_ids
+
+
+def overtaken_calls(parts: Sequence[Part], release: Release, *, waits_for_page: bool) -> list[str]:
+    """Return the calls without whose answer the page sends the chat, although it is asked about them.
+
+    A call of an earlier step is not looked at, and one that the provider runs is not counted among the results.
+    ``waits_for_page`` is that of :func:`stalled_calls`. Behind a call that waits for its result, a server begins no
+    step unless it runs the call itself, or asks for approvals through client-side tools.
+    """
+    subjects = {subject for part in parts if (subject := _subject(part)) is not None}
+    step = last_step(parts)
+    rest, waiting = [
+        [
+            part
+            for part in filter(is_tool, side)
+            if _waits_for_approval(part)
+            or (waits_for_page and _waits_for_output(part) and part["toolCallId"] not in subjects)
+        ]
+        for side in (parts[: len(parts) - len(step)], step)
+    ]
+    only_asks = all(map(_subject, waiting))
+    earlier = [part for part in rest if only_asks or _waits_for_approval(part) or _subject(part)]
+    answers = list(map(_answered, step))
+    by_provider = [part for part in waiting if part.get("providerExecuted") and _has_results(answers, release)]
+    overtaken = [*(earlier if waiting and _posts(answers, release) else []), *by_provider]
+    return [part["toolCallId"] for part in overtaken]
 
 
 def is_sent_automatically(parts: Sequence[Part], release: Release) -> bool:
     """Return whether a page with these parts in its last message sends the chat, with either of the two conditions."""
-    start = next((index for index in range(len(parts), 0, -1) if parts[index - 1]["type"] == "step-start"), 0)
-    last_step = parts[start:]
-    return _has_results(last_step, release) or _has_approvals(last_step, release)
+    return _posts(last_step(parts), release)
+
+
+def _posts(step: Sequence[Part], release: Release) -> bool:
+    return _has_results(step, release) or _has_approvals(step, release)
 
 
 def _has_results(step: Sequence[Part], release: Release) -> bool:
@@ -72,6 +102,14 @@ def _has_result(part: Part, release: Release) -> bool:
     return bool(part["state"] == ToolState.OUTPUT_ERROR)
 
 
+def _subject(part: Part) -> str | None:
+    """Return the call that another one asks about: how a client without approvals is asked."""
+    match part:
+        case {"type": "tool-approval", "input": {"toolCallId": str(tool_call_id)}}:
+            return tool_call_id
+    return None
+
+
 def _waits_for_approval(part: Part) -> bool:
     return part["state"] == ToolState.APPROVAL_REQUESTED and not part["approval"].get("isAutomatic")
 
@@ -81,7 +119,7 @@ def _waits_for_output(part: Part) -> bool:
 
 
 def _answered(part: Part) -> dict[str, Any]:
-    """Return the part after the page has answered whatever it can answer."""
+    """Return the part as it is after the page has answered all that it can answer."""
     if is_tool(part):
         if _waits_for_approval(part):
             return part | {"state": _RESPONDED.value}

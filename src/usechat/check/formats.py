@@ -13,6 +13,7 @@ from usechat.check.problems import Problem
 from usechat.check.report import Report, Unjudged
 from usechat.check.rules import RULES, Severity
 from usechat.check.verdict import Verdict
+from usechat.protocol.ui_messages import is_dynamic_tool, is_tool
 from usechat.protocol.values import json_text
 
 __all__ = [
@@ -34,7 +35,7 @@ _INDENT: Final = "    "
 
 
 def text_report(report: Report, *, width: int = 100, colour: bool = False) -> str:
-    """Return the report as text in lines of ``width`` characters. Colour carries no information of its own."""
+    """Return the report as text in lines of ``width`` characters. Colour only repeats what the text says."""
     writer = _Writer(width, colour)
     lines = [*writer.headline(report)]
     effect = ""
@@ -149,17 +150,16 @@ def _part_line(part: dict[str, Any]) -> str:
             return f"{part['type']} ({state}) {json_text(part['text'])}"
         case "file" | "reasoning-file":
             return f"{part['type']} ({part['mediaType']}) {part['url']}"
-        case "dynamic-tool":
-            return f"dynamic-tool {part['toolName']} {_tool_line(part)}"
-        case str(name) if name.startswith("tool-"):
-            return f"{name} {_tool_line(part)}"
+    if is_tool(part):
+        name = f"{part['type']} {part['toolName']}" if is_dynamic_tool(part) else part["type"]
+        return f"{name} {_tool_line(part)}"
     rest = {key: value for key, value in part.items() if key != "type"}
     return f"{part['type']} {json_text(rest)}" if rest else str(part["type"])
 
 
 def _tool_line(part: dict[str, Any]) -> str:
-    shown = [f"{key} {json_text(part[key])}" for key in ("input", "output", "errorText") if key in part]
-    return " ".join([f"({part['state']}) {json_text(part['toolCallId'])}", *shown])
+    values = [f"{key} {json_text(part[key])}" for key in ("input", "output", "errorText") if key in part]
+    return " ".join([f"({part['state']}) {json_text(part['toolCallId'])}", *values])
 
 
 def _chunk_text(chunk: Any) -> str:
@@ -287,9 +287,9 @@ def _add_cases(suite: ElementTree.Element, report: Report) -> None:
 
 
 def _lines(problems: Sequence[Problem], *severities: Severity) -> str:
-    chosen = [problem for problem in problems if problem.rule.severity in severities]
-    places = [f" at frame {problem.frame}" if problem.frame else "" for problem in chosen]
-    lines = [f"{one.rule.id}{place}: {one.text} {one.fix}" for one, place in zip(chosen, places, strict=True)]
+    selection = [problem for problem in problems if problem.rule.severity in severities]
+    places = [f" at frame {problem.frame}" if problem.frame else "" for problem in selection]
+    lines = [f"{one.rule.id}{place}: {one.text} {one.fix}" for one, place in zip(selection, places, strict=True)]
     return _xml("\n".join(lines))
 
 
@@ -330,8 +330,8 @@ def _annotation(command: str, name: str, title: str, text: str, *, line: int | N
         text = f"{name}: {text}"  # there is no file that could be shown
     else:
         properties = {"file": PurePath(name).as_posix(), **({} if line is None else {"line": str(line)}), **properties}
-    written = ",".join(f"{key}={value.translate(_IN_PROPERTIES)}" for key, value in properties.items())
-    return f"::{command} {written}::{text.translate(_IN_COMMANDS)}\n"
+    parameters = ",".join(f"{key}={value.translate(_IN_PROPERTIES)}" for key, value in properties.items())
+    return f"::{command} {parameters}::{text.translate(_IN_COMMANDS)}\n"
 
 
 def _at_frame(problem: Problem) -> str:

@@ -300,7 +300,7 @@ def _is_json(text: str) -> bool:
 
 
 def _find_prototype_key(value: Any) -> PrototypeKey | None:
-    found = None
+    prototype_key = None
     pending = [value]
     while pending:
         node = pending.pop()
@@ -309,8 +309,8 @@ def _find_prototype_key(value: Any) -> PrototypeKey | None:
             if "__proto__" in node or (isinstance(constructor, dict) and "prototype" in constructor):
                 return PrototypeKey.FORBIDDEN
             if constructor is None:
-                found = PrototypeKey.NULL_CONSTRUCTOR
+                prototype_key = PrototypeKey.NULL_CONSTRUCTOR
             pending.extend(node.values())
         elif isinstance(node, list):
             pending.extend(node)
-    return found
+    return prototype_key

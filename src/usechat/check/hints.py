@@ -123,8 +123,8 @@ def fix_for(flaw: Flaw, chunk: Any) -> str | None:
         case FlawKind.WRONG_TYPE if flaw.expected:
             return f"Send '{name}' as {flaw.expected}."
         case FlawKind.FINISH_REASON:
-            meant = _FINISH_REASONS.get(_kebab(chunk["finishReason"]))
-            return f'Send "{meant}" instead.' if meant else None
+            reason = _FINISH_REASONS.get(_kebab(chunk["finishReason"]))
+            return f'Send "{reason}" instead.' if reason else None
         case _:
             return None
 
@@ -134,19 +134,19 @@ def _fix_for_type(chunk_type: str) -> str | None:
     kebab = _kebab(chunk_type)
     if kebab in _KEEP_ALIVES:
         return "To keep the connection alive send a comment instead of a chunk: `: keep-alive` and a blank line."
-    meant = _TYPES.get(kebab) or (kebab if kebab in CHUNK_TYPES else None)
-    if meant is None:
+    name = _TYPES.get(kebab) or (kebab if kebab in CHUNK_TYPES else None)
+    if name is None:
         close = difflib.get_close_matches(kebab[:60], CHUNK_TYPES, n=1, cutoff=0.8)
-        meant = close[0] if close else None
-    return f'Send "{meant}" instead.' if meant else None
+        name = close[0] if close else None
+    return f'Send "{name}" instead.' if name else None
 
 
 def _fix_for_missing_key(chunk: dict[str, Any], key: str) -> str | None:
     if key == "data" and len(chunk) > 1:
         return "Put the payload under the key 'data'."
     candidates = (_snake(key), *_KEYS.get(key, ()))
-    given = next((name for name in candidates if name in chunk), None)
-    return f"Rename the key '{given}' to '{key}'." if given else None
+    alias = next((name for name in candidates if name in chunk), None)
+    return f"Rename the key '{alias}' to '{key}'." if alias else None
 
 
 def fix_for_unknown_key(chunk: dict[str, Any], key: str) -> str | None:
@@ -154,9 +154,9 @@ def fix_for_unknown_key(chunk: dict[str, Any], key: str) -> str | None:
     struct = CHUNK_TYPES.get(chunk["type"])
     if struct is None:
         return f"Put '{key}' under the key 'data'."
-    for meant in struct.__struct_encode_fields__:
-        if meant not in chunk and (key == _snake(meant) or key in _KEYS.get(meant, ())):
-            return f"Rename the key '{key}' to '{meant}'."
+    for field in struct.__struct_encode_fields__:
+        if field not in chunk and (key == _snake(field) or key in _KEYS.get(field, ())):
+            return f"Rename the key '{key}' to '{field}'."
     return None
 
 

@@ -1,5 +1,6 @@
 """Name what a server sends instead of a UI message stream: events of a model's own API, plain text, NDJSON, HTML."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -39,6 +40,26 @@ _ASSISTANT_TRANSPORT: Final = _Protocol(
     "Translate each event: a `part-start` of text becomes `text-start`, a `text-delta` gets the keys `id` and `delta`,"
     " a `result` becomes `tool-output-available`. Or let the page use assistant-ui's own runtime for it.",
 )
+_GEMINI: Final = _Protocol(
+    "Google's Gemini API",
+    "Translate each event: the `text` of `candidates[0].content.parts` becomes `text-delta`, a `functionCall` becomes"
+    " `tool-input-available`, `finishReason` becomes `finish`.",
+)
+_A2A: Final = _Protocol(
+    "A2A",
+    "Translate each event: a text part of an artifact or of a message becomes `text-delta`, a final status becomes"
+    " `finish`. `usechat serve --as a2a URL` does so.",
+)
+_LANGGRAPH: Final = _Protocol(
+    "LangGraph's server",
+    "Translate each event: the `content` of an AIMessageChunk becomes `text-delta`, its tool calls become"
+    " `tool-input-available`, a tool message becomes `tool-output-available`.",
+)
+_OLLAMA: Final = _Protocol(
+    "Ollama's API",
+    "Translate each line: `message.content` (or `response`) becomes `text-delta`, `message.thinking` becomes"
+    " `reasoning-delta`, `done` becomes `finish`.",
+)
 _TYPES: Final[Mapping[str, _Protocol]] = {
     **dict.fromkeys(
         ("message_start", "message_delta", "message_stop", "content_block_start", "content_block_delta",
@@ -57,16 +78,30 @@ _TYPES: Final[Mapping[str, _Protocol]] = {
 
 def other_protocol(value: Any) -> Finding | None:
     """Return which other protocol an event that is no chunk belongs to, if it is a well-known one."""
-    protocol = _protocol_of(value) if isinstance(value, dict) else None
+    protocol = _protocol_of(value)
     return protocol and Finding("UC009", protocol.name, f"the events are those of {protocol.name}", protocol.fix)
 
 
-def _protocol_of(value: dict[str, Any]) -> _Protocol | None:
-    match value.get("type"):
-        case str(chunk_type):
+def _protocol_of(value: Any) -> _Protocol | None:
+    match value:
+        case {"type": str(chunk_type)}:
             return _RESPONSES if chunk_type.startswith("response.") else _TYPES.get(chunk_type)
-        case None if value.get("object") == "chat.completion.chunk" or isinstance(value.get("choices"), list):
+        case {"type": _}:
+            return None
+        case {"object": "chat.completion.chunk"} | {"choices": [*_]}:
             return _CHAT_COMPLETIONS
+        case {"candidates": [*_]} | {"usageMetadata": {}, "modelVersion": str()}:
+            return _GEMINI
+        case {"jsonrpc": "2.0", "result": {}} | {"jsonrpc": "2.0", "error": {}}:
+            return _A2A
+        case {"model": str(), "done": bool()}:
+            return _OLLAMA
+        case [{"type": str()}, {"langgraph_node": str()}] | {"run_id": str(), "attempt": int()}:
+            return _LANGGRAPH
+        case [{"type": "AIMessageChunk" | "ai" | "human" | "tool", "content": _}, *_]:
+            return _LANGGRAPH
+        case {"messages": [{"type": "ai" | "human" | "system" | "tool", "content": _}, *_]}:
+            return _LANGGRAPH
         case _:
             return None
 
@@ -91,7 +126,17 @@ def nothing_read(beginning: bytes) -> Finding:
     if _DATA_STREAM_OF_4.match(lines[0]):
         return Finding("UC005", "", "the body is the data stream of AI SDK 4")
     name = _looks_like(lines)
+    protocol = _protocol_of_line(lines[0])
+    if protocol is not None:
+        return Finding("UC004", "", f"the body is {name} of {protocol.name}, not an event stream", protocol.fix)
     return Finding("UC004", "", f"the body is {name}, not an event stream", _FIXES.get(name))
+
+
+def _protocol_of_line(line: bytes) -> _Protocol | None:
+    try:
+        return _protocol_of(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _looks_like(lines: list[bytes]) -> str:

@@ -69,16 +69,16 @@ class Page:
             self._has_content |= isinstance(chunk, chunks.DataChunk)
             self._update()
 
-    def forget(self, kept: list[Any]) -> None:
+    def forget(self, messages: list[Any]) -> None:
         """Keep the message as it is now, and no more of what follows than reading on needs.
 
-        ``kept`` are the messages that other pages keep: an equal one is shared, a new one is added.
+        ``messages`` are those that other pages keep: an equal one is shared, a new one is added.
         """
         if self._beginning is None:
             message = self.copy_of_message()
-            self._beginning = next((other for other in kept if other == message), message)
+            self._beginning = next((other for other in messages if other == message), message)
             if self._beginning is message:
-                kept.append(message)
+                messages.append(message)
         self.is_shortened = True
         self._builder.forget()
         self._unseen_steps = min(self._unseen_steps, 1)

@@ -31,7 +31,7 @@ _KNOWN_KEYS: Final = {
 """The keys of each chunk type that some release reads."""
 _NEWEST: Final = NEWEST[MAJORS[-1]]
 _HAS_APPROVALS: Final = CHUNKS["tool-approval-request"].since
-_MAXIMUM_KEPT: Final = 4 * 1024 * 1024
+_MAXIMUM_MESSAGE_SIZE: Final = 4 * 1024 * 1024
 """Bytes: how large a message may grow before only its beginning is kept."""
 _SIZE_OF_VALUE: Final = 64
 """Bytes that count for one value, on top of its text, in a chunk with unusually many: objects take more than texts."""
@@ -187,7 +187,7 @@ class _Check:
         self._finding_count = 0
         self._reader = JsonReader()
         self._run = DeltaRun()
-        self._kept = 0
+        self._message_size = 0
         self._has_gap = False
         self._done: int | None = None
         self._chunk_count = 0
@@ -224,15 +224,17 @@ class _Check:
         if frame.has_rounded_number:
             as_written = Place(frame.number, frame.line, shortened(frame.text))
             self._add(Finding("UC113", "", "an integer is too large for JavaScript"), as_written)
-        found = [] if frame.unreadable else flaws(frame.value, _NEWEST)
-        if found and (protocol := other_protocol(frame.value)):
+        chunk_flaws = [] if frame.unreadable else flaws(frame.value, _NEWEST)
+        protocol = other_protocol(frame.value) if chunk_flaws else None
+        if protocol:
             self._add(protocol, frame)
-        chunk = None if frame.unreadable else repaired_chunk(frame.value, found, _NEWEST)
+        chunk = None if frame.unreadable else repaired_chunk(frame.value, chunk_flaws, _NEWEST)
         if chunk is not None and type_of(chunk) in APPROVALS:
             self._leave_out_releases_without_approvals(frame)
         for name, judge in self._judges.items():
-            for finding in judge.receive(frame, self._order, None if found else chunk):
-                self._add(finding, frame, [name])
+            for finding in judge.receive(frame, self._order, None if chunk_flaws else chunk):
+                if not (protocol and finding.rule == "UC202"):  # an event of another protocol needs no type of ours
+                    self._add(finding, frame, [name])
         self._keep(len(frame.text) + _SIZE_OF_VALUE * frame.value_count)
         if chunk is None:
             self._has_gap = True
@@ -253,12 +255,12 @@ class _Check:
 
     def _keep(self, size: int) -> None:
         """Count what the messages have grown by, and cut them when they are too large."""
-        self._kept += size
-        if self._kept > _MAXIMUM_KEPT:
-            self._kept = 0
-            kept: list[Any] = []
+        self._message_size += size
+        if self._message_size > _MAXIMUM_MESSAGE_SIZE:
+            self._message_size = 0
+            messages: list[Any] = []
             for judge in self._judges.values():
-                judge.forget(kept)
+                judge.forget(messages)
 
     def _leave_out_releases_without_approvals(self, frame: Frame) -> None:
         """Judge no more for AI SDK 5 if it is judged because of `any`, which makes this one exception."""
@@ -314,11 +316,11 @@ def _transport_failure(capture: Capture) -> Finding | None:
 def _unread_keys(value: dict[str, Any]) -> list[Finding]:
     """Return the keys of a chunk that no release reads."""
     chunk_type = value["type"]
-    known = _KNOWN_KEYS.get(chunk_type, _DATA_KEYS)
+    keys = _KNOWN_KEYS.get(chunk_type, _DATA_KEYS)
     return [
         Finding(
             "UC212", key, f"{json_text(chunk_type)}: no release reads the key '{key}'", fix_for_unknown_key(value, key)
         )
         for key in value
-        if key not in known
+        if key not in keys
     ]

@@ -83,7 +83,7 @@ def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
     if headers.get("x-vercel-ai-ui-message-stream") != "v1":
         yield Finding("UC011", "", "the header x-vercel-ai-ui-message-stream: v1 is missing")
     if not re.search(r"no-cache|no-store", headers.get("cache-control", ""), re.IGNORECASE):
-        yield Finding("UC012", "", "no cache-control header forbids to keep the stream")
+        yield Finding("UC012", "", "no cache-control header tells caches not to store the stream")
     if headers.get("x-accel-buffering", "").strip().lower() != "no":
         yield Finding("UC013", "", "the header x-accel-buffering: no is missing")
     encoding = headers.get("content-encoding", "identity")

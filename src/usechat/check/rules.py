@@ -496,6 +496,14 @@ WARNINGS: Final = (
         " `lastAssistantMessageIsCompleteWithToolCalls` and `…WithApprovalResponses` look at the last step alone.",
         "Begin no step while a call waits for the page: end the turn, and continue in the turn that has the answer.",
     ),
+    (
+        "UC427",
+        "An answer of the page is overtaken",
+        "With `sendAutomaticallyWhen`: the page sends the chat although it still asks. If the other calls have results,"
+        " it does so without end; if the user answers them first, the last answer is never sent.",
+        "Put all calls that wait for the page into the last step. Do not send `providerExecuted` for a call that waits"
+        " for approval beside other calls: `lastAssistantMessageIsCompleteWithToolCalls` does not count it.",
+    ),
 )
 
 # Severity note: right for the releases that the stream was made for.

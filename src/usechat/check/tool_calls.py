@@ -148,25 +148,25 @@ class CheckedCalls:
         yield from ()
 
     def _input(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
-        known = self._calls.get(chunk.tool_call_id)
+        call = self._calls.get(chunk.tool_call_id)
         dynamic = bool(chunk.dynamic)
-        if known is None:
-            known = self._begin(chunk, frame)
-        elif known.is_settled or isinstance(chunk, chunks.ToolInputStartChunk):
-            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.place.number}'
+        if call is None:
+            call = self._begin(chunk, frame)
+        elif call.is_settled or isinstance(chunk, chunks.ToolInputStartChunk):
+            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {call.place.number}'
             self._confused.add(chunk.tool_call_id)
             yield Finding("UC415", chunk.tool_call_id, text)
-            known = self._begin(chunk, frame)
-        elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
-            text = f'the tool call "{chunk.tool_call_id}" began {_kind(known.dynamic)} and is now {_kind(dynamic)}'
+            call = self._begin(chunk, frame)
+        elif call.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
+            text = f'the tool call "{chunk.tool_call_id}" began {_kind(call.dynamic)} and is now {_kind(dynamic)}'
             self._confused.add(chunk.tool_call_id)
             yield Finding("UC416", chunk.tool_call_id, text)
-        known.state, known.is_preliminary = tool_state_set_by(chunk), False
-        known.is_provider_executed |= bool(chunk.provider_executed)
-        self._move_here(known)
+        call.state, call.is_preliminary = tool_state_set_by(chunk), False
+        call.is_provider_executed |= bool(chunk.provider_executed)
+        self._move_here(call)
         if isinstance(chunk, chunks.ToolInputErrorChunk):
-            known.was_refused = True
-            self._settle(known, frame)
+            call.was_refused = True
+            self._settle(call, frame)
 
     def _input_delta(self, chunk: chunks.ToolInputDeltaChunk, _frame: Frame) -> Iterator[Finding]:
         call = self._calls.get(chunk.tool_call_id)

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from usechat.check.deltas import Delta
-from usechat.check.endings import ghosts, stalled_calls
+from usechat.check.endings import ghosts, overtaken_calls, stalled_calls
 from usechat.check.frames import Frame, PrototypeKey
 from usechat.check.hints import fix_for, fix_for_unreadable
 from usechat.check.order import Note, Order
@@ -137,13 +137,13 @@ class ReleaseJudge:
             return self._reject_text(frame, Finding("UC106", "", "a key reaches for a prototype"))
         if legal is not None and is_alike(frame.value, self._release):
             return self._apply(legal, order)
-        found = flaws(frame.value, self._release)
-        if found and self._verdict is None:
-            self._reject(_validation_error(frame.value, found))
-        findings = [_finding(flaw, frame.value) for flaw in found]
-        if not found and is_without_effect(frame.value["type"], self._release):
+        chunk_flaws = flaws(frame.value, self._release)
+        if chunk_flaws and self._verdict is None:
+            self._reject(_validation_error(frame.value, chunk_flaws))
+        findings = [_finding(flaw, frame.value) for flaw in chunk_flaws]
+        if not chunk_flaws and is_without_effect(frame.value["type"], self._release):
             return []
-        chunk = repaired_chunk(frame.value, found, self._release)
+        chunk = repaired_chunk(frame.value, chunk_flaws, self._release)
         if chunk is None:
             self._has_gap = True
             return findings
@@ -153,9 +153,9 @@ class ReleaseJudge:
         """Take more text of the block that the last frame continued without a problem."""
         self._apply(delta, order)
 
-    def forget(self, kept: list[Any]) -> None:
+    def forget(self, messages: list[Any]) -> None:
         """Keep no more of the message than it has now, and share it; see :meth:`~usechat.check.page.Page.forget`."""
-        self._page.forget(kept)
+        self._page.forget(messages)
 
     def cut(self, error: str) -> None:
         """Record that the connection broke: the client shows ``error``, unless it stopped reading before."""
@@ -177,6 +177,9 @@ class ReleaseJudge:
         for tool_call_id in stalled_calls(parts, self._release, waits_for_page=order.waits_for_page):
             text = f'the page is asked about the tool call "{tool_call_id}", and no client sends its answer'
             yield Finding("UC425", tool_call_id, text), order.place_of(tool_call_id)
+        for tool_call_id in overtaken_calls(parts, self._release, waits_for_page=order.waits_for_page):
+            text = f'clients send the chat while the page is still asked about the tool call "{tool_call_id}"'
+            yield Finding("UC427", tool_call_id, text), order.place_of(tool_call_id)
 
     def _stop(self, ok: bool, error: str) -> None:
         """Settle the verdict where the client stops reading, if it has not stopped before."""
@@ -205,29 +208,28 @@ class ReleaseJudge:
         return []
 
 
-def repaired_chunk(value: Any, found: Sequence[Flaw], release: Release) -> Chunk | None:
+def repaired_chunk(value: Any, chunk_flaws: Sequence[Flaw], release: Release) -> Chunk | None:
     """Return the chunk as a release reads it, without unknown and invalid keys; None if that is no valid chunk."""
     if not isinstance(value, dict):
         return None
-    if not found and is_alike(value, release):
+    if not chunk_flaws and is_alike(value, release):
         return chunk_from_json(value)
     chunk_type = str(value.get("type"))
     # The whole object of a data-* chunk becomes the part: unknown keys are kept.
-    known = frozenset(value) if chunk_type.startswith("data-") else chunk_fields(chunk_type, release)
-    if known is None:
+    keys = frozenset(value) if chunk_type.startswith("data-") else chunk_fields(chunk_type, release)
+    if keys is None:
         return None
-    wrong = {re.split(r"[.\[]", flaw.path.removeprefix("$."))[0] for flaw in found}
-    value = {key: item for key, item in value.items() if key == "type" or (key in known and key not in wrong)}
+    wrong = {re.split(r"[.\[]", flaw.path.removeprefix("$."))[0] for flaw in chunk_flaws}
+    value = {key: item for key, item in value.items() if key == "type" or (key in keys and key not in wrong)}
     try:
         return chunk_from_json(value)
     except InvalidChunk:
         return None
 
 
-def _validation_error(value: Any, found: list[Flaw]) -> str:
-    return (
-        f"Type validation failed: Value: {json_text(value)}.\nError message: {'; '.join(flaw.text for flaw in found)}"
-    )
+def _validation_error(value: Any, chunk_flaws: list[Flaw]) -> str:
+    texts = "; ".join(flaw.text for flaw in chunk_flaws)
+    return f"Type validation failed: Value: {json_text(value)}.\nError message: {texts}"
 
 
 def _finding(flaw: Flaw, value: Any) -> Finding:

@@ -3,7 +3,7 @@
 The class name is the wire type in PascalCase, a field is the wire key in snake_case. Which release knows which chunk
 and field stands in :mod:`usechat.protocol.releases`.
 
-:func:`encode_chunk` is strict: whatever values a chunk holds, every client accepts its JSON. :func:`decode_chunk` is as
+:func:`encode_chunk` is strict: every client accepts its JSON, for any values in the chunk. :func:`decode_chunk` is as
 tolerant as clients are: unknown keys are left out, and what a client would reject raises a typed error.
 """
 
@@ -459,7 +459,7 @@ def chunk_from_json(value: Any) -> Chunk:
         raise InvalidChunk(_explain(chunk_type, value, path), chunk_type=chunk_type, path=path) from None
 
 
-_WANTED: Final = {
+_EXPECTED: Final = {
     str: "a string",
     bool: "a boolean",
     dict: "an object",
@@ -470,17 +470,17 @@ _WANTED: Final = {
 
 def _explain(chunk_type: str, value: dict[str, Any], path: str) -> str:
     """Say what is wrong with a chunk, where, and what would be legal."""
-    found = msgspec.structs.fields(CHUNK_TYPES[chunk_type])
-    for field in found:
+    fields = msgspec.structs.fields(CHUNK_TYPES[chunk_type])
+    for field in fields:
         if field.required and field.encode_name not in value:
             return f"{chunk_type}: the key {field.encode_name!r} is missing"
     key = path.removeprefix("$.").partition("[")[0].partition(".")[0]
-    kind = next(field.type for field in found if field.encode_name == key)
+    kind = next(field.type for field in fields if field.encode_name == key)
     kind = next((option for option in get_args(kind) if option is not type(None)), kind) if _is_optional(kind) else kind
     if get_origin(kind) is Literal:
         return f"{chunk_type}: {key!r} must be one of {', '.join(get_args(kind))}, not {json_text(value[key])[:80]}"
-    wanted = _WANTED.get(kind) or _WANTED[get_origin(kind)]
-    return f"{chunk_type}: {key!r} must be {wanted}, not {json_text(value[key])[:80]}"
+    expected = _EXPECTED.get(kind) or _EXPECTED[get_origin(kind)]
+    return f"{chunk_type}: {key!r} must be {expected}, not {json_text(value[key])[:80]}"
 
 
 def _is_optional(kind: Any) -> bool:
@@ -488,7 +488,7 @@ def _is_optional(kind: Any) -> bool:
 
 
 def _data_from_json(value: dict[str, Any]) -> DataChunk:
-    known = {"type", "data", "id", "transient"}
+    fields = {"type", "data", "id", "transient"}
     if "data" not in value:
         raise InvalidChunk(
             f"{value['type']}: the payload must be under the key 'data'", chunk_type=value["type"], path="$.data"
@@ -496,7 +496,7 @@ def _data_from_json(value: dict[str, Any]) -> DataChunk:
     for key, kind in (("id", str), ("transient", bool)):
         if key in value and not isinstance(value[key], kind):
             raise InvalidChunk(
-                f"{value['type']}: {key!r} must be {_WANTED[kind]}, not {json_text(value[key])[:80]}",
+                f"{value['type']}: {key!r} must be {_EXPECTED[kind]}, not {json_text(value[key])[:80]}",
                 chunk_type=value["type"],
                 path=f"$.{key}",
             )
@@ -505,7 +505,7 @@ def _data_from_json(value: dict[str, Any]) -> DataChunk:
         value["data"],
         value.get("id"),
         value.get("transient"),
-        {key: item for key, item in value.items() if key not in known},
+        {key: item for key, item in value.items() if key not in fields},
     )
 
 
@@ -522,5 +522,5 @@ _MISNAMED: Final = {
 
 
 def _suggestion(chunk_type: str) -> str:
-    meant = _MISNAMED.get(chunk_type)
-    return f"; {meant!r} is the chunk for that" if meant else ""
+    name = _MISNAMED.get(chunk_type)
+    return f"; {name!r} is the chunk for that" if name else ""

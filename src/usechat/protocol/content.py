@@ -59,11 +59,11 @@ def check_part(part: object) -> None:
     if checks is None:
         hint = "; wrap it: Text(…)" if isinstance(part, str) else ""
         raise LocalProtocolError(f"expected a part of usechat.parts, not {type(part).__name__}{hint}")
-    for name, kinds, wanted in checks:
+    for name, kinds, expected in checks:
         value = getattr(part, name)
         if not isinstance(value, kinds):
             raise LocalProtocolError(
-                f"{type(part).__name__}.{name} must be {wanted}, not {type(value).__name__}", chunk_id=name
+                f"{type(part).__name__}.{name} must be {expected}, not {type(value).__name__}", chunk_id=name
             )
     if isinstance(part, parts.ToolInputStart) and part.input_encoding not in (None, "json", "text"):
         raise LocalProtocolError("ToolInputStart.input_encoding must be 'json' or 'text'", chunk_id="input_encoding")

@@ -283,8 +283,8 @@ class MessageBuilder:
         existing = None if chunk.id is None else self._parts.data(chunk.type, chunk.id)
         if existing is None:
             options = {"id": chunk.id, "transient": chunk.transient}
-            given = {key: value for key, value in options.items() if value is not None}
-            self._parts.append({"type": chunk.type, "data": plain_json(chunk.data)} | given | plain_json(chunk.extra))
+            fields = {key: value for key, value in options.items() if value is not None}
+            self._parts.append({"type": chunk.type, "data": plain_json(chunk.data)} | fields | plain_json(chunk.extra))
         else:
             existing["data"] = plain_json(chunk.data)
         return True
@@ -359,7 +359,7 @@ class MessageBuilder:
 
 
 def _continued(message: object) -> Mapping[str, Any] | None:
-    """Return the message if it is the assistant's; raise if it is none that a builder can continue."""
+    """Return the message if it is the assistant's; raise LocalProtocolError if a builder cannot continue it."""
     if not isinstance(message, Mapping):
         raise LocalProtocolError(f"message must be an object with id, role and parts, not {json_kind(message)}")
     if message.get("role") != "assistant":
@@ -369,8 +369,8 @@ def _continued(message: object) -> Mapping[str, Any] | None:
         raise LocalProtocolError(f"message.parts must be a list of parts, not {json_kind(parts)}")
     for index, part in enumerate(parts):
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            found = "one without it" if isinstance(part, Mapping) else json_kind(part)
-            raise LocalProtocolError(f"message.parts[{index}] must be an object with a string 'type', not {found}")
+            kind = "one without it" if isinstance(part, Mapping) else json_kind(part)
+            raise LocalProtocolError(f"message.parts[{index}] must be an object with a string 'type', not {kind}")
     return message
 
 
@@ -386,8 +386,8 @@ def _citation_as_read(citation: Any) -> Any:
     match citation:
         case {"source": {"sourceType": "url" | "document" as source_type, **source}}:
             keys = _SOURCE_KEYS[source_type]
-            kept = {"sourceType": source_type, **{key: source[key] for key in keys if key in source}}
-            return {key: citation[key] for key in _CITATION_KEYS if key in citation} | {"source": kept}
+            fields = {"sourceType": source_type, **{key: source[key] for key in keys if key in source}}
+            return {key: citation[key] for key in _CITATION_KEYS if key in citation} | {"source": fields}
     return citation
 
 

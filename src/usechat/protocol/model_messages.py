@@ -44,7 +44,10 @@ from usechat.protocol.ui_messages import (
     ToolUIPart,
     UIMessage,
     is_dynamic_tool,
+    is_provider_executed,
     is_static_tool,
+    is_tool,
+    tool_name,
 )
 from usechat.protocol.values import json_kind
 
@@ -234,7 +237,7 @@ _NEWEST: Final = "7"
 
 _SINCE: Final[Mapping[str, int]] = {
     # What the conversion does from which major on. The conversion runs on the server, so it need not be the one of the
-    # page's release: of each major only the newest release is mirrored (5.0.277, 6.0.326, 7.0.169), and a row names a
+    # page's release: of each major only the newest release is mirrored (5.0.277, 6.0.326, 7.0.170), and a row names a
     # major instead of a patch release as in the tables of `usechat.protocol.releases`.
     "approvals": 6,  # requests, responses, and the result of a denied call; before: calls without any of them
     "dynamic-tools-in-full": 6,  # before: they have no `providerExecuted`, and the raw input of a failed one is lost
@@ -296,10 +299,12 @@ def model_messages(
     if sdk not in ("5", "6", "7"):
         raise UnknownRelease(f"{sdk!r} is not a major release of the AI SDK; give 5, 6 or 7")
     conversion = _Conversion(int(sdk), ignore_incomplete_tool_calls, convert_data_part, tools or {})
-    found = [_UIPart(message, f"messages[{number}]") for number, message in enumerate(messages)]
-    last_user = max((number for number, message in enumerate(found) if message.string("role") == "user"), default=-1)
+    ui_messages = [_UIPart(message, f"messages[{number}]") for number, message in enumerate(messages)]
+    last_user = max(
+        (number for number, message in enumerate(ui_messages) if message.string("role") == "user"), default=-1
+    )
     converted: list[Any] = []
-    for number, message in enumerate(found):
+    for number, message in enumerate(ui_messages):
         converted += conversion.message(message, before_user=number < last_user)
     return converted
 
@@ -319,8 +324,17 @@ class _UIPart:
         names = {key: key for key in keys} | renamed
         return {new: self.value[old] for new, old in names.items() if old in self.value}
 
+    @property
+    def is_provider_executed(self) -> bool:
+        return is_provider_executed(self.value)
+
+    def executor(self) -> _Json:
+        """Return ``providerExecuted``, as it is or as it was before the call waited for its approval."""
+        is_true = self.is_provider_executed is (self.get("providerExecuted") is True)
+        return self.present("providerExecuted") if is_true else {"providerExecuted": self.is_provider_executed}
+
     def not_null(self, **renamed: str) -> _Json:
-        return {new: found for new, old in renamed.items() if (found := self.value.get(old)) is not None}
+        return {new: value for new, old in renamed.items() if (value := self.value.get(old)) is not None}
 
     def string(self, key: str) -> str:
         return cast("str", self._checked(key, str, "a string"))
@@ -332,16 +346,16 @@ class _UIPart:
 
     def options(self, *keys: str) -> _Json:
         """Return the first provider metadata that is there, as the ``providerOptions`` of a model message."""
-        found = next((found for key in keys if (found := self.object(key)) is not None), None)
-        return {} if found is None else {"providerOptions": found.value}
+        metadata = next((metadata for key in keys if (metadata := self.object(key)) is not None), None)
+        return {} if metadata is None else {"providerOptions": metadata.value}
 
     def options_or_null(self) -> _Json:
         """Return the provider metadata as ``providerOptions``; ``None`` is kept, as the npm function does here."""
         return self.options("providerMetadata") or self.present(providerOptions="providerMetadata")
 
     def parts(self) -> list["_UIPart"]:
-        found: list[Any] = self._checked("parts", list, "a list of parts")
-        return [_UIPart(part, f"{self.path}.parts[{number}]") for number, part in enumerate(found)]
+        parts: list[Any] = self._checked("parts", list, "a list of parts")
+        return [_UIPart(part, f"{self.path}.parts[{number}]") for number, part in enumerate(parts)]
 
     @cached_property
     def kind(self) -> str:
@@ -349,22 +363,25 @@ class _UIPart:
 
     @cached_property
     def is_tool(self) -> bool:
-        return is_static_tool(self.kind) or is_dynamic_tool(self.kind)
+        self.string("type")
+        return is_tool(self.value)
 
     @property
     def tool_name(self) -> str:
-        return self.string("toolName") if is_dynamic_tool(self.kind) else self.kind.removeprefix("tool-")
+        if is_dynamic_tool(self.value):
+            self.string("toolName")
+        return tool_name(self.value)
 
     def call_identity(self) -> _Json:
         return {"toolCallId": self.string("toolCallId"), "toolName": self.tool_name}
 
     def _checked(self, key: str, kind: type, expected: str) -> Any:
-        found = self.value.get(key) if isinstance(self.value, Mapping) else None
-        if not isinstance(found, kind):
+        value = self.value.get(key) if isinstance(self.value, Mapping) else None
+        if not isinstance(value, kind):
             path = f"{self.path}.{key}"
-            kind_found = "nothing" if found is None else json_kind(found)
-            raise InvalidMessages(f"{path} must be {expected}, not {kind_found}", path=path)
-        return found
+            value_kind = "nothing" if value is None else json_kind(value)
+            raise InvalidMessages(f"{path} must be {expected}, not {value_kind}", path=path)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +421,7 @@ class _Conversion:
         return state in _FINISHED if self.has("finished-calls-only") else state not in _UNFINISHED
 
     def user_message(self, parts: Iterable[_UIPart]) -> _Json:
-        return {"role": "user", "content": [said for part in parts for said in self.user_content(part)]}
+        return {"role": "user", "content": [item for part in parts for item in self.user_content(part)]}
 
     def user_content(self, part: _UIPart) -> Iterator[_Json]:
         if part.kind in ("text", "file"):
@@ -417,9 +434,9 @@ class _Conversion:
         return _text(part) if part.kind == "text" else self.file(part) | part.options("providerMetadata")
 
     def data(self, part: _UIPart) -> Iterator[_Json]:
-        said = self.convert_data_part(cast("DataUIPart", part.value)) if self.convert_data_part else None
-        if said is not None:
-            yield cast("_Json", said)
+        model_part = self.convert_data_part(cast("DataUIPart", part.value)) if self.convert_data_part else None
+        if model_part is not None:
+            yield cast("_Json", model_part)
 
     def file(self, part: _UIPart) -> _Json:
         described = {"type": "file", "mediaType": part.string("mediaType"), **part.present("filename")}
@@ -438,7 +455,7 @@ class _Conversion:
             elif part.kind == "steering-message" and self.has("steering-message"):
                 yield from self.step_messages(step)
                 step = []
-                yield {"role": "user", "content": [self.text_or_file(said) for said in part.parts()]}
+                yield {"role": "user", "content": [self.text_or_file(child) for child in part.parts()]}
             elif self.is_content(part):
                 step.append(part)
         yield from self.step_messages(step)
@@ -452,11 +469,11 @@ class _Conversion:
         if not step:
             return
         keep_empty = not self.has("empty-messages-left-out")
-        content = [said for part in step for said in self.assistant_content(part)]
+        content = [item for part in step for item in self.assistant_content(part)]
         if content or keep_empty:
             yield {"role": "assistant", "content": content}
         calls = [part for part in step if part.is_tool]
-        answers = [said for call in calls for said in self.tool_content(call)]
+        answers = [item for call in calls for item in self.tool_content(call)]
         if answers or (keep_empty and any(not self.is_provider_executed(call) for call in calls)):
             yield {"role": "tool", "content": answers}
 
@@ -478,10 +495,10 @@ class _Conversion:
                 yield from self.call(part) if part.is_tool else self.data(part)
 
     def is_read_in_full(self, call: _UIPart) -> bool:
-        return is_static_tool(call.kind) or self.has("dynamic-tools-in-full")
+        return is_static_tool(call.value) or self.has("dynamic-tools-in-full")
 
     def is_provider_executed(self, call: _UIPart) -> bool:
-        return call.get("providerExecuted") is True and self.is_read_in_full(call)
+        return call.is_provider_executed and self.is_read_in_full(call)
 
     def call(self, call: _UIPart) -> Iterator[_Json]:
         """Yield what the assistant message has of a call: the call, its approval request, the provider's result."""
@@ -494,7 +511,7 @@ class _Conversion:
             "type": "tool-call",
             **call.call_identity(),
             **self.input(call),
-            **(call.present("providerExecuted") if self.is_read_in_full(call) else {}),
+            **(call.executor() if self.is_read_in_full(call) else {}),
             **call.options(*own, *(results if state == "output-error" else [])),
         }
         if (approval := self.approval(call)) is not None:
@@ -543,7 +560,7 @@ class _Conversion:
             return {"type": error_type, "value": call.string("errorText")}
         if (to_model_output := self.tools.get(call.tool_name)) is not None:
             return cast("_Json", to_model_output(cast("ToolUIPart | DynamicToolUIPart", call.value)))
-        if call.tool_name not in self.tools and is_dynamic_tool(call.kind) and call.get("dynamic") is False:
+        if call.tool_name not in self.tools and is_dynamic_tool(call.value) and call.get("dynamic") is False:
             # `validateUIMessages` marks a call so when the tool that it called is no longer there.
             return {"type": "text", "value": _UNAVAILABLE}
         output = call.get("output")
@@ -577,7 +594,7 @@ def _approval_response(call: _UIPart, approval: _UIPart) -> _Json:
         "approvalId": approval.string("id"),
         "approved": approval.get("approved"),
         **approval.present("reason"),
-        **call.present("providerExecuted"),
+        **call.executor(),
     }
 
 
@@ -666,9 +683,9 @@ class _CallPair:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing is missing. A provider continues a call of its own once it gets the approval response."""
-        sent = any(_is_provider_executed(response) for _, response in self.responses.values())
-        return self.result is not None or (_is_provider_executed(self.part) and sent)
+        """Whether nothing is missing. A provider continues a call that it runs once it has the approval response."""
+        has_response = any(_is_provider_executed(response) for _, response in self.responses.values())
+        return self.result is not None or (_is_provider_executed(self.part) and has_response)
 
     @property
     def provider_result(self) -> _Entry | None:
@@ -701,12 +718,12 @@ class _CallPair:
 
 def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_CallPair]]:
     """Return the calls that are kept, each with a result, by the index of their message."""
-    kept: dict[str, _CallPair] = {}
+    by_id: dict[str, _CallPair] = {}
     for call in _find_calls(messages):
-        if call.id not in kept or call.is_answered or not kept[call.id].is_answered:
-            kept[call.id] = call
+        if call.id not in by_id or call.is_answered or not by_id[call.id].is_answered:
+            by_id[call.id] = call
     by_message: dict[int, list[_CallPair]] = {}
-    for call in kept.values():
+    for call in by_id.values():
         if not call.is_answered:
             call.answer()
         by_message.setdefault(call.position[0], []).append(call)
@@ -716,7 +733,7 @@ def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_Ca
 def _find_calls(messages: Sequence[ModelMessage]) -> list[_CallPair]:
     calls: list[_CallPair] = []
     latest: dict[str, _CallPair] = {}
-    asked: dict[str, _CallPair] = {}
+    approvals: dict[str, _CallPair] = {}
     early_results: dict[str, _Entry] = {}
     for position, part in _parts_about_calls(messages):
         match part["type"]:
@@ -725,15 +742,15 @@ def _find_calls(messages: Sequence[ModelMessage]) -> list[_CallPair]:
                 latest[call.id] = call
                 calls.append(call)
             case "tool-result":
-                if (found := latest.get(part["toolCallId"])) is not None:
-                    found.result = position, part
+                if (pair := latest.get(part["toolCallId"])) is not None:
+                    pair.result = position, part
                 else:
                     early_results[part["toolCallId"]] = position, part
             case "tool-approval-request":
-                _ask(asked, latest.get(part["toolCallId"]), position, part)
+                _ask(approvals, latest.get(part["toolCallId"]), position, part)
             case _:
-                if (found := asked.get(part["approvalId"])) is not None:
-                    found.responses[part["approvalId"]] = position, part
+                if (pair := approvals.get(part["approvalId"])) is not None:
+                    pair.responses[part["approvalId"]] = position, part
     return calls
 
 
@@ -745,22 +762,22 @@ def _parts_about_calls(messages: Sequence[ModelMessage]) -> Iterator[_Entry]:
                     yield (number, index), part
 
 
-def _ask(asked: dict[str, _CallPair], call: _CallPair | None, position: _Position, request: _Json) -> None:
+def _ask(approvals: dict[str, _CallPair], call: _CallPair | None, position: _Position, request: _Json) -> None:
     """Add a request for approval to its call; an earlier one with the same id, and its response, go."""
     approval_id = request["approvalId"]
-    if (earlier := asked.pop(approval_id, None)) is not None:
+    if (earlier := approvals.pop(approval_id, None)) is not None:
         del earlier.requests[approval_id]
         earlier.responses.pop(approval_id, None)
     if call is not None:
         call.requests[approval_id] = position, request
-        asked[approval_id] = call
+        approvals[approval_id] = call
 
 
 def _append_step(messages: list[_Json], message: _Json, number: int, calls: Sequence[_CallPair]) -> None:
     """Append an assistant message with its calls, and a tool message with what became of them."""
-    said = [((number, index), part) for index, part in enumerate(message["content"]) if not _is_blank(part)]
-    said = [(place, _without_null_options(part)) for place, part in said if part["type"] not in _ABOUT_CALLS]
-    _append(messages, message, _in_order([*said, *(entry for call in calls for entry in call.assistant_entries())]))
+    entries = [((number, index), part) for index, part in enumerate(message["content"]) if not _is_blank(part)]
+    entries = [(place, _without_null_options(part)) for place, part in entries if part["type"] not in _ABOUT_CALLS]
+    _append(messages, message, _in_order([*entries, *(entry for call in calls for entry in call.assistant_entries())]))
     _append(messages, {"role": "tool"}, _in_order([entry for call in calls for entry in call.tool_entries()]))
 
 

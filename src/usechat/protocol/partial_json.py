@@ -133,10 +133,10 @@ def _repair(text: str, release: Release) -> str:
         whole_escapes=reads(release, "partial-json-whole-escapes"),
         empty_arrays=reads(release, "partial-json-empty-arrays"),
     )
-    mode, containers, kept, position = _VALUE, list[str](), 0, 0
+    mode, containers, end, position = _VALUE, list[str](), 0, 0
     while position < len(text):
         if mode is _STRING and (run := _PLAIN_RUN.match(text, position)):
-            kept = position = run.end()
+            end = position = run.end()
             continue
         character = text[position]
         position += 1
@@ -150,9 +150,9 @@ def _repair(text: str, release: Release) -> str:
             containers.append(move.opens)
         mode = _after(containers) if move.mode is _AFTER else move.mode
         if move.keep:
-            kept = position
+            end = position
     ending = '"' if mode in _STRING_MODES else _COMPLETIONS.get(mode, "")
-    return text[:kept] + ending + "".join(_CLOSER[container] for container in reversed(containers))
+    return text[:end] + ending + "".join(_CLOSER[container] for container in reversed(containers))
 
 
 def _after(containers: list[str]) -> str:

@@ -506,7 +506,8 @@ class Step(_Part, frozen=True):
     StartStepChunk()
 
     ``leaves_calls`` begins the step even so, because the source runs these calls itself and reports their outcomes in a
-    later turn. Inputs that are being streamed are completed first in any case.
+    later turn. Inputs that are being streamed are completed first in any case, and the step continues if an approval is
+    pending in it, because pages post answers to the calls of the last step only.
 
     ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """

@@ -1,14 +1,14 @@
 """Read a stream back into parts, to write it again for another release or for a client that resumes.
 
 Chunks say how a message is framed, parts say what happened. Going back from chunks to parts drops the framing, and
-sending the parts to a new ``MessageStream`` makes framing that is legal for whatever release reads it. That serves:
+sending the parts to a new ``MessageStream`` makes framing that is legal for the release that reads it. That serves:
 
 - a source that is itself an AI SDK endpoint: :class:`ChunkReader`, an adapter whose events are chunks;
 - a client of another release than the run was written for: :class:`Reframer`;
 - a client that joins late: :func:`shorten` merges the deltas of each block, because nobody watches old text being
   typed, and a ``Reframer`` puts the parts of the continued message in front, which the client may not have.
 
-Each block on the wire becomes a lane of its own, so that blocks which interleave stay apart.
+Each block on the wire becomes a separate lane, so that blocks which interleave stay apart.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,9 @@ from msgspec import UNSET
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
-from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
-from usechat.protocol.tool_calls import is_settled, tool_parts_of
-from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import is_dynamic_tool, is_settled, is_tool, tool_name, tool_parts_of
 
 __all__ = [
     "INCOMPLETE",
@@ -69,7 +67,7 @@ class ChunkReader:
 
 
 def parts_from_chunk(chunk: Chunk) -> list[Part]:
-    """Return the parts of a chunk. Each block is a lane of its own, so that none splits another."""
+    """Return the parts of a chunk. Each block is a separate lane, so that none splits another."""
     if isinstance(chunk, chunks.DataChunk):
         return [parts.Data(chunk.type.removeprefix("data-"), chunk.data, chunk.id, bool(chunk.transient))]
     return _READERS[type(chunk)](chunk)
@@ -231,14 +229,14 @@ _READERS: Final[Mapping[type[Any], Callable[[Any], list[Part]]]] = {
 
 def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
     """Write the frames of a run so far again, with one delta per block."""
-    return encode_frames(compact(ChunkDecoder().receive(frames)), event_names=event_names)
+    return encode_frames(compact(ChunkDecoder.of_own_frames().receive(frames)), event_names=event_names)
 
 
-def compact(found: Iterable[Chunk]) -> list[Chunk]:
+def compact(stream: Iterable[Chunk]) -> list[Chunk]:
     """Merge all deltas of a block, or of a tool input, into the first of them."""
     result: list[Chunk | _Pieces] = []
     places: dict[tuple[type[Chunk], str], int] = {}
-    for chunk in found:
+    for chunk in stream:
         key, text = _delta(chunk)
         if isinstance(chunk, chunks.TextStartChunk | chunks.ReasoningStartChunk):
             opened = chunks.TextDeltaChunk if isinstance(chunk, chunks.TextStartChunk) else chunks.ReasoningDeltaChunk
@@ -279,32 +277,29 @@ def _delta(chunk: Chunk) -> tuple[tuple[type[Chunk], str] | None, str]:
     return None, ""
 
 
-def earlier_parts(message: Mapping[str, Any], *, shows_responses: bool = True) -> list[Part]:
-    """Return the parts that make a message as it is stored.
-
-    Without ``shows_responses``, approval requests that were answered are left out: a client that no chunk can tell the
-    answer would ask people again.
-    """
+def earlier_parts(message: Mapping[str, Any]) -> list[Part]:
+    """Return the parts that make a message as it is stored."""
     return [
-        said
-        for number, part in enumerate(message.get("parts", ()))
-        for said in _said(part, f"earlier {number}", shows_responses)
+        part
+        for number, ui_part in enumerate(message.get("parts", ()))
+        for part in _stored_parts(ui_part, f"earlier {number}")
     ]
 
 
 def unseen_parts(message: Mapping[str, Any], copy: Mapping[str, Any]) -> list[Part]:
     """Return what a stored message has and an older copy of it has not: outcomes of calls, and the parts behind it."""
-    seen = len(copy["parts"])
+    length = len(copy["parts"])
     settled = {part["toolCallId"] for part in tool_parts_of(copy) if is_settled(part)}
     outcomes = [
-        said
-        for said in earlier_parts({"parts": message["parts"][:seen]})
-        if isinstance(said, parts.ToolResult | parts.ToolError | parts.ToolDenied) and said.tool_call_id not in settled
+        outcome
+        for outcome in earlier_parts({"parts": message["parts"][:length]})
+        if isinstance(outcome, parts.ToolResult | parts.ToolError | parts.ToolDenied)
+        and outcome.tool_call_id not in settled
     ]
-    return [*outcomes, *earlier_parts({"parts": message["parts"][seen:]})]
+    return [*outcomes, *earlier_parts({"parts": message["parts"][length:]})]
 
 
-def _said(part: Mapping[str, Any], lane: str, shows_responses: bool) -> list[Part]:
+def _stored_parts(part: Mapping[str, Any], lane: str) -> list[Part]:
     kind = str(part.get("type", ""))
     metadata = part.get("providerMetadata")
     match kind:
@@ -318,29 +313,36 @@ def _said(part: Mapping[str, Any], lane: str, shows_responses: bool) -> list[Par
             return parts_from_chunk(chunks.chunk_from_json(dict(part)))
     if kind.startswith("data-"):
         return [parts.Data(kind.removeprefix("data-"), part.get("data"), part.get("id"))]
-    if is_static_tool(kind) or is_dynamic_tool(kind):
-        return _called(part, kind, shows_responses)
-    return []
+    return _call_parts(part) if is_tool(part) else []
 
 
-def _called(part: Mapping[str, Any], kind: str, shows_responses: bool) -> list[Part]:
-    dynamic = is_dynamic_tool(kind)
-    name = str(part.get("toolName")) if dynamic else kind.removeprefix("tool-")
+def _call_parts(part: Mapping[str, Any]) -> list[Part]:
     call_id = str(part.get("toolCallId"))
-    said: list[Part] = [parts.ToolCall(call_id, name, part.get("input"), dynamic)]
+    call_parts: list[Part] = [
+        parts.ToolCall(
+            call_id,
+            tool_name(part),
+            part.get("input"),
+            is_dynamic_tool(part),
+            part.get("providerExecuted"),
+            part.get("callProviderMetadata"),
+            part.get("toolMetadata"),
+            part.get("title"),
+        )
+    ]
     approval = part.get("approval")
-    if isinstance(approval, Mapping) and "id" in approval and (shows_responses or "approved" not in approval):
-        said.append(parts.ApprovalRequest(str(approval["id"]), call_id))
+    if isinstance(approval, Mapping) and "id" in approval:
+        call_parts.append(parts.ApprovalRequest(str(approval["id"]), call_id))
         if "approved" in approval:
-            said.append(parts.ApprovalResponse(str(approval["id"]), approval["approved"] is True))
+            call_parts.append(parts.ApprovalResponse(str(approval["id"]), approval["approved"] is True))
     match part.get("state"):
         case "output-available":
-            said.append(parts.ToolResult(call_id, part.get("output")))
+            call_parts.append(parts.ToolResult(call_id, part.get("output")))
         case "output-error":
-            said.append(parts.ToolError(call_id, str(part.get("errorText", ""))))
+            call_parts.append(parts.ToolError(call_id, str(part.get("errorText", ""))))
         case "output-denied":
-            said.append(parts.ToolDenied(call_id))
-    return said
+            call_parts.append(parts.ToolDenied(call_id))
+    return call_parts
 
 
 _OUTSIDE_OF_STEPS: Final = (
@@ -363,7 +365,7 @@ class Reframer:
     """Write a run again: for a client of another release, or behind the message that it continues.
 
     ``earlier`` is the message that the run continues and that the client does not have; ``continues`` is the same for a
-    client that has it.
+    client that has it. With ``exact`` no deltas are merged: how the frames were batched makes no difference.
     """
 
     def __init__(
@@ -373,25 +375,27 @@ class Reframer:
         *,
         earlier: Mapping[str, Any] | None = None,
         continues: Mapping[str, Any] | None = None,
+        exact: bool = False,
         event_names: bool = False,
     ) -> None:
-        self._decoder = ChunkDecoder()
+        self._exact = exact
+        self._decoder = ChunkDecoder.of_own_frames()
         self._reader = ChunkReader()
         stream = MessageStream(message_id=message_id, sdk=sdk, continues=continues)
         self._frames = FrameStream(stream, event_names=event_names)
-        shows_responses = releases_for(sdk).knows("tool-approval-response")
-        self._earlier = earlier_parts(earlier, shows_responses=shows_responses) if earlier else []
+        self._earlier = earlier_parts(earlier) if earlier else []
         # A run that continues a message may begin in its last step.
         self._may_hide_steps = not earlier and not continues
 
     def receive(self, frames: bytes) -> bytes:
         """Take frames of the run, and return those for the other release."""
-        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._parts(chunk)]
-        if self._earlier and said:
+        received = self._decoder.receive(frames)
+        new_parts = [part for chunk in (received if self._exact else compact(received)) for part in self._parts(chunk)]
+        if self._earlier and new_parts:
             # The first part is the start of the message; what the message held before comes right behind it.
-            said[1:1] = self._earlier
+            new_parts[1:1] = self._earlier
             self._earlier = []
-        return b"".join([self._frames.send(_same_step(part)) for part in said])
+        return b"".join([self._frames.send(_same_step(part)) for part in new_parts])
 
     def _parts(self, chunk: Chunk) -> list[Part]:
         """Return the parts of a chunk. If the first one that needs a step has none, the run was made without steps."""

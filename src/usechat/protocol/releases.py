@@ -66,7 +66,7 @@ class ChunkRow(NamedTuple):
 
 
 MAJORS: Final = (5, 6, 7)
-NEWEST: Final = {5: Release(5, 0, 277), 6: Release(6, 0, 326), 7: Release(7, 0, 169)}
+NEWEST: Final = {5: Release(5, 0, 277), 6: Release(6, 0, 326), 7: Release(7, 0, 170)}
 STRICT_UNTIL: Final = {5: Release(5, 0, 216), 6: Release(6, 0, 230), 7: Release(7, 0, 31)}
 """The last release of each major that rejects a chunk for one key it does not know."""
 
@@ -220,8 +220,8 @@ class Releases:
         """Tell whether every release knows the chunk type (any ``data-*`` is ``data``), or this field of it."""
         row = CHUNKS[chunk_type]
         since = row.since if field is None else row.fields.get(field, row.since)
-        asked = self.releases if self.name != "any" or chunk_type not in APPROVALS else self.releases[1:]
-        return all(since.includes(candidate) for candidate in asked)
+        candidates = self.releases if self.name != "any" or chunk_type not in APPROVALS else self.releases[1:]
+        return all(since.includes(candidate) for candidate in candidates)
 
     def unknown_fields(self, chunk: Chunk) -> list[FieldInfo]:
         """Return the fields of a chunk that carry a value some release would not know."""

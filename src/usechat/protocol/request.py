@@ -13,7 +13,7 @@ import msgspec
 from usechat.errors import InvalidRequest, RequestTooLarge
 from usechat.protocol.states import SETTLED, ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, text_of, tool_name, tool_parts_of
 from usechat.protocol.values import (
     READABLE_DEPTH,
     has_finite_numbers,
@@ -99,10 +99,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     - ``trigger``: ``submit-message`` or ``regenerate-message``.
     - ``message_id``: the message that is regenerated or continued, if the client names one.
     - ``body``: the application's own keys.
-    - ``pending_calls``: the calls whose outputs may be accepted, because they were asked for. The server sets it,
-      whatever the body says. ``None`` means that nobody has checked.
+    - ``pending_calls``: the calls whose outputs may be accepted, because they were asked for. The server sets it;
+      the body cannot. ``None`` means that nobody has checked.
     - ``has_whole_history``: whether ``messages`` are all messages of the chat, as the server has stored them. The
-      server sets it, whatever the body says.
+      server sets it; the body cannot.
     """
 
     chat_id: str = ""
@@ -155,12 +155,15 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text parts of the user's last message, joined."""
-        return "".join(text for part in self._user_parts("text") if isinstance(text := part.get("text"), str))
+        message = self.last_user_message
+        return "" if message is None else text_of(message)
 
     @property
     def files(self) -> list[FileUIPart]:
         """The file parts of the user's last message."""
-        return cast("list[FileUIPart]", self._user_parts("file"))
+        message = self.last_user_message
+        files = [] if message is None else [part for part in _parts_of(message) if part["type"] == "file"]
+        return cast("list[FileUIPart]", files)
 
     @property
     def continues(self) -> UIMessage | None:
@@ -196,20 +199,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         answers = [_approval_answer(call) for call in calls]
         return [answer for answer in answers if answer is not None and answer.tool_call_id not in settled]
 
-    def _user_parts(self, part_type: str) -> list[Mapping[str, Any]]:
-        message = self.last_user_message
-        return [] if message is None else [part for part in _parts_of(message) if part["type"] == part_type]
-
     def _calls(self) -> "Iterator[_RequestCall]":
-        message = self.continues
-        for part in [] if message is None else _parts_of(message):
-            tool_call_id, name = part.get("toolCallId"), part.get("toolName")
-            if is_static_tool(part["type"]):
-                name = part["type"].removeprefix("tool-")
-            elif not is_dynamic_tool(part["type"]):
-                continue
-            if isinstance(tool_call_id, str) and isinstance(name, str):
-                yield _RequestCall(tool_call_id, name, part)
+        for part in tool_parts_of(self.continues or {}):
+            if is_dynamic_tool(part) and not isinstance(part.get("toolName"), str):
+                continue  # no page makes such a part, and an agent could not tell whose output it is
+            yield _RequestCall(part["toolCallId"], tool_name(part), part)
 
 
 class _RequestCall(NamedTuple):
@@ -238,7 +232,7 @@ class _RequestCall(NamedTuple):
 
 
 def _approval_answer(call: _RequestCall) -> ApprovalAnswer | None:
-    """Read an answer; whatever is not a plain yes is a no."""
+    """Read an answer; anything but a plain yes is a no."""
     question = call.question
     if question is None:
         approval = call.part.get("approval") if call.state == ToolState.APPROVAL_RESPONDED else None
@@ -318,10 +312,10 @@ def _read_text(body: _Bytes | str, limits: Limits) -> str:
 
 def _read_messages(value: Mapping[str, Any], listed: bool, limits: Limits, *, required: bool) -> list[UIMessage]:
     if listed:
-        found = value["messages"]
-        if not isinstance(found, list):
-            raise InvalidRequest(f"messages must be a list of messages, not {json_kind(found)}")
-        placed = [(f"messages[{index}]", message) for index, message in enumerate(found)]
+        items = value["messages"]
+        if not isinstance(items, list):
+            raise InvalidRequest(f"messages must be a list of messages, not {json_kind(items)}")
+        placed = [(f"messages[{index}]", message) for index, message in enumerate(items)]
     elif value.get("message") is not None or (required and "message" in value):
         placed = [("message", value["message"])]
     elif not required:
@@ -358,8 +352,8 @@ def _read_message(value: Any, place: str) -> UIMessage:
         )
     role = value.get("role")
     if role not in _ROLES:
-        found = repr(role) if isinstance(role, str) else json_kind(role)
-        raise InvalidRequest(f"{place}.role must be 'system', 'user' or 'assistant', not {found}")
+        kind = repr(role) if isinstance(role, str) else json_kind(role)
+        raise InvalidRequest(f"{place}.role must be 'system', 'user' or 'assistant', not {kind}")
     message = {**value, "id": _optional_id(value, "id", f"{place}.id") or ""}
     has_content = value.get("parts") is None
     key = "content" if has_content else "parts"
@@ -389,15 +383,15 @@ def _read_trigger(value: Mapping[str, Any]) -> Trigger:
     if trigger is None:
         return "submit-message"
     if trigger not in _TRIGGERS:
-        found = repr(trigger) if isinstance(trigger, str) else json_kind(trigger)
-        raise InvalidRequest(f"trigger must be 'submit-message' or 'regenerate-message', not {found}")
+        kind = repr(trigger) if isinstance(trigger, str) else json_kind(trigger)
+        raise InvalidRequest(f"trigger must be 'submit-message' or 'regenerate-message', not {kind}")
     return cast("Trigger", trigger)
 
 
 def _optional_id(value: Mapping[str, Any], key: str, place: str) -> str | None:
-    found = value.get(key)
-    if found is not None and not isinstance(found, str):
-        raise InvalidRequest(f"{place} must be a string, not {json_kind(found)}")
-    if found is not None and len(found) > LONGEST_ID:
-        raise InvalidRequest(f"{place} has {len(found)} characters; an id has at most {LONGEST_ID}")
-    return found
+    identifier = value.get(key)
+    if identifier is not None and not isinstance(identifier, str):
+        raise InvalidRequest(f"{place} must be a string, not {json_kind(identifier)}")
+    if identifier is not None and len(identifier) > LONGEST_ID:
+        raise InvalidRequest(f"{place} has {len(identifier)} characters; an id has at most {LONGEST_ID}")
+    return identifier

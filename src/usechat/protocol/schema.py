@@ -59,7 +59,7 @@ class _KeyRule(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    known: Mapping[str, _KeyRule]
+    rules: Mapping[str, _KeyRule]
     keys: frozenset[str]
     elsewhere: Mapping[str, Since]
     """Keys that this release does not know and others do."""
@@ -79,10 +79,10 @@ def flaws(value: Any, release: Release) -> list[Flaw]:
     schema = _schema(name, release)
     if schema is None:
         return [_unknown_type(chunk_type, CHUNKS.get(name))]
-    found = list(_object_flaws(value, schema.known, "$"))
+    chunk_flaws = list(_object_flaws(value, schema.rules, "$"))
     if is_strict(release):
-        found += [_unknown_key(key, schema) for key in value if key not in schema.known]
-    return found
+        chunk_flaws += [_unknown_key(key, schema) for key in value if key not in schema.rules]
+    return chunk_flaws
 
 
 def chunk_fields(chunk_type: str, release: Release) -> frozenset[str] | None:
@@ -382,12 +382,12 @@ def _schema(chunk_type: str, release: Release) -> _Schema | None:
         if field.name not in ("type", "extra")
     }
     since = {key: row.fields.get(key, row.since) for key in fields}
-    known = {key: field for key, field in fields.items() if since[key].includes(release)}
-    return _make_schema(known, {key: since[key] for key in fields if key not in known})
+    rules = {key: field for key, field in fields.items() if since[key].includes(release)}
+    return _make_schema(rules, {key: since[key] for key in fields if key not in rules})
 
 
-def _make_schema(known: Mapping[str, _KeyRule], elsewhere: Mapping[str, Since]) -> _Schema:
-    return _Schema({"type": _TYPE, **known}, frozenset({"type", *known}), elsewhere)
+def _make_schema(rules: Mapping[str, _KeyRule], elsewhere: Mapping[str, Since]) -> _Schema:
+    return _Schema({"type": _TYPE, **rules}, frozenset({"type", *rules}), elsewhere)
 
 
 def _check_of(chunk_type: str, field: msgspec.structs.FieldInfo, release: Release) -> Check:

@@ -9,7 +9,7 @@ writes the frames of model APIs.
 - **Writing**: :func:`encode_frame`, :func:`encode_frames`, and :class:`FrameStream` for a whole message, which writes
   most deltas by filling a template with the escaped text.
 - **Handling our own frames**: :func:`end_of_piece` and :func:`pieces_of` cut between frames, :func:`chunks_json` takes
-  the JSON out, :class:`ShortenedFrames` keeps a long stream in few bytes.
+  the JSON out, :class:`ShortenedFrames` keeps a long stream in few bytes, and :class:`Restorer` writes it as it was.
 - **Reading what others write**: :class:`EventDecoder` and :class:`ChunkDecoder` take bytes in any split.
 
 The decoder gives what the AI SDK's client gives (``TextDecoderStream``, then ``eventsource-parser`` 3): invalid UTF-8
@@ -18,8 +18,9 @@ comments and unknown fields mean nothing, and an event without its blank line do
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -35,9 +36,11 @@ __all__ = [
     "MAXIMUM_EVENT_BYTES",
     "STREAM_OPEN",
     "ChunkDecoder",
+    "Cuts",
     "Event",
     "EventDecoder",
     "FrameStream",
+    "Restorer",
     "ShortenedFrames",
     "chunks_json",
     "encode_frame",
@@ -46,8 +49,10 @@ __all__ = [
     "end_of_last_frame",
     "end_of_piece",
     "ends_step",
+    "has_ending",
     "pieces_of",
     "take_frames",
+    "without_first",
 ]
 
 
@@ -195,8 +200,8 @@ def end_of_piece(frames: bytes | bytearray, begin: int, size: int, end: int) -> 
 
     It is ``end`` if there are fewer.
     """
-    found = frames.find(_FRAME_END, begin + max(0, size - len(_FRAME_END)), end)
-    return end if found < 0 else found + len(_FRAME_END)
+    position = frames.find(_FRAME_END, begin + max(0, size - len(_FRAME_END)), end)
+    return end if position < 0 else position + len(_FRAME_END)
 
 
 def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
@@ -238,10 +243,29 @@ def take_frames(received: bytearray) -> list[bytes]:
 def chunks_json(frames: bytes) -> list[bytes]:
     """Return the JSON of each chunk as it was encoded; comments and ``[DONE]`` are left out."""
     # A frame begins with "data: ", or has it behind the name of the event; a comment of ours never holds it.
-    found = (frame.partition(_DATA)[2] for frame in frames.split(_FRAME_END))
-    return [data for data in found if data and data != b"[DONE]"]
+    lines = (frame.partition(_DATA)[2] for frame in frames.split(_FRAME_END))
+    return [data for data in lines if data and data != b"[DONE]"]
 
 
+def has_ending(frames: bytes) -> bool:
+    """Tell whether frames of ours hold the chunk behind which a client expects nothing more."""
+    return any(data.startswith(_ENDINGS) for data in chunks_json(frames))
+
+
+def without_first(frames: bytes, count: int) -> tuple[bytes, int]:
+    r"""Leave out the first ``count`` chunks of whole frames; return the rest, and how many were left out.
+
+    >>> without_first(b'data: {}\n\n: a comment\n\ndata: []\n\n', 1)
+    (b': a comment\n\ndata: []\n\n', 1)
+    """
+    left_out = end = 0
+    while left_out < count and (next_end := frames.find(_FRAME_END, end) + len(_FRAME_END)) >= len(_FRAME_END):
+        left_out += len(chunks_json(frames[end:next_end]))
+        end = next_end
+    return frames[end:], left_out
+
+
+_ENDINGS: Final = (b'{"type":"finish"', b'{"type":"error"')
 _DELTA_END: Final = b'"}' + _FRAME_END
 _DELTA_BEGIN: Final = re.compile(
     rb'(?:event: [a-z-]+\n)?data: \{"type":"(?:text|reasoning)-delta","id":"(?:[^"\\\n]|\\.)*","delta":"'
@@ -256,12 +280,16 @@ class ShortenedFrames:
     """Keep the frames of a run in few bytes: deltas of one block that follow each other become one.
 
     The frame of a one-word delta takes ten times as many bytes as the word. What is read makes the same message.
-    Tool inputs stay as they are, because they are short.
+    Tool inputs stay as they are, because they are short. ``before`` is how many bytes of the stream are elsewhere;
+    ``cuts`` has their cuts, and gets those of these.
     """
 
-    __slots__ = ("_beginning", "_frames", "_last")
+    __slots__ = ("_before", "_beginning", "_frames", "_last", "cuts")
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0, cuts: "Cuts | None" = None) -> None:
+        self.cuts = Cuts() if cuts is None else cuts
+        """Where deltas were merged."""
+        self._before = before
         self._frames = bytearray()
         self._last = 0  # where the last frame begins
         self._beginning = b""  # of the last frame, if text can be added to it
@@ -292,21 +320,96 @@ class ShortenedFrames:
 
     def _add_deltas(self, frames: bytes) -> bool:
         """Add frames if they are deltas of one block that hold nothing but text; tell whether they are."""
-        found = _DELTA_BEGIN.match(frames)
-        if found is None:
+        match = _DELTA_BEGIN.match(frames)
+        if match is None:
             return False
-        beginning = found[0]
+        beginning = match[0]
         merged = frames.replace(_DELTA_END + beginning, b"")
         if not merged.endswith(_DELTA_END) or merged.find(_FRAME_END) != len(merged) - len(_FRAME_END):
             return False
         if beginning == self._beginning and len(self._frames) - self._last + len(merged) <= _LARGEST_MERGED:
             del self._frames[-len(_DELTA_END) :]
             merged = merged[len(beginning) :]
+            self.cuts.add(self._before + len(self._frames))
+            text_begin = len(self._frames)
         else:
             self._last = len(self._frames)
+            text_begin = self._last + len(beginning)
+        if len(merged) < len(frames) - len(beginning):  # there are several
+            self._add_cuts(frames, beginning, self._before + text_begin)
         self._frames += merged
         self._beginning = beginning
         return True
+
+    def _add_cuts(self, frames: bytes, beginning: bytes, place: int) -> None:
+        texts = frames[len(beginning) : -len(_DELTA_END)].split(_DELTA_END + beginning)
+        for text in texts[:-1]:
+            place += len(text)
+            self.cuts.add(place)
+
+
+class Cuts:
+    """Where deltas meet that were merged into one: places in shortened frames, in a byte or two for each."""
+
+    __slots__ = ("_last", "gaps")
+
+    def __init__(self) -> None:
+        self.gaps = bytearray()
+        """The distance of each cut from the one before it, in groups of seven bits, the lowest first."""
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self.gaps)
+
+    def add(self, place: int) -> None:
+        """Add the next cut."""
+        gap, self._last = place - self._last, place
+        while gap >= _GROUP:
+            self.gaps.append(gap % _GROUP + _GROUP)
+            gap //= _GROUP
+        self.gaps.append(gap)
+
+
+_GROUP: Final = 128
+
+
+class Restorer:
+    """Writes shortened frames as they were before, going through them once, while more may be added behind."""
+
+    __slots__ = ("_cut", "_place", "_position")
+
+    def __init__(self) -> None:
+        self._place = 0  # how many shortened bytes were restored
+        self._position = 0  # of the next cut in the gaps
+        self._cut = 0  # the cut before that
+
+    def restore(self, frames: bytes, cuts: Cuts) -> bytes:
+        """Take the next whole frames, and return them with each delta alone."""
+        begin, self._place = self._place, self._place + len(frames)
+        pieces: list[bytes] = []
+        end, separator = 0, b""
+        for cut in self._until(self._place, cuts.gaps):
+            frame = frames.rfind(_FRAME_END, end, cut - begin)
+            if frame >= 0 or not separator:
+                match = _DELTA_BEGIN.match(frames, 0 if frame < 0 else frame + len(_FRAME_END))
+                assert match is not None, "a cut is inside of a delta"
+                separator = _DELTA_END + match[0]
+            pieces += (frames[end : cut - begin], separator)
+            end = cut - begin
+        return b"".join([*pieces, frames[end:]])
+
+    def _until(self, end: int, gaps: bytearray) -> Iterator[int]:
+        while self._position < len(gaps):
+            gap, groups = 0, 0
+            while (group := gaps[self._position + groups]) >= _GROUP:
+                gap += (group - _GROUP) << 7 * groups
+                groups += 1
+            gap += group << 7 * groups
+            if self._cut + gap >= end:
+                return
+            self._cut += gap
+            self._position += groups + 1
+            yield self._cut
 
 
 # Reading what others write
@@ -441,6 +544,8 @@ class ChunkDecoder:
 
     :param maximum_event_bytes: the largest event that is read, which bounds the memory.
 
+    :meth:`of_own_frames` has no such limit, because a run limits what it writes.
+
     :meth:`receive` and :meth:`close` raise :class:`~usechat.errors.RemoteProtocolError`, which names the frame, for
     what is not a legal chunk. The chunks before it in the same bytes are returned first; the error is raised by the
     next call, and by every call after it.
@@ -449,6 +554,13 @@ class ChunkDecoder:
     def __init__(self, *, maximum_event_bytes: int = MAXIMUM_EVENT_BYTES) -> None:
         self._events = EventDecoder(maximum_event_bytes=maximum_event_bytes)
         self._error: RemoteProtocolError | None = None
+        self.is_done = False
+        """Whether ``[DONE]`` was read."""
+
+    @classmethod
+    def of_own_frames(cls) -> Self:
+        """Return a decoder of frames that this program has written: however large a chunk is, it was sent."""
+        return cls(maximum_event_bytes=sys.maxsize)
 
     def receive(self, data: _Bytes) -> list[Chunk]:
         """Take the next bytes and return the chunks that they complete."""
@@ -458,6 +570,7 @@ class ChunkDecoder:
         try:
             for event in self._events.receive(data):
                 chunks += _chunks_of(event)
+                self.is_done = self.is_done or event.data == END_MARK
         except RemoteProtocolError as error:
             self._error = error
             if not chunks:
@@ -472,7 +585,7 @@ class ChunkDecoder:
 
 
 def _chunks_of(event: Event) -> list[Chunk]:
-    if event.data == "[DONE]":
+    if event.data == END_MARK:
         return []
     try:
         return [decode_chunk(event.data)]

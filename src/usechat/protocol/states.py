@@ -7,8 +7,8 @@ stream of ours makes.
 
 - The sender (:mod:`~usechat.protocol.stream`, :mod:`~usechat.protocol.tool_calls`) looks up every move where it makes
   it, with :func:`block_state_after` and :func:`tool_state_after`; further deltas of an open block repeat a move that
-  was looked up. A missing pair is a bug of this package and raises
-  LocalProtocolError, whatever parts were sent.
+  was looked up. A missing pair is a bug of this package, not of the parts that were sent, and raises
+  LocalProtocolError.
 - The reader (:mod:`~usechat.protocol.message`) and the checker (:mod:`usechat.check`) look at streams of other senders.
   They ask whether a pair is in the table, and what a client does if it is not: it raises (:func:`missing_prerequisite`)
   or sets the state regardless (:func:`tool_state_set_by`).
@@ -80,6 +80,9 @@ _OUTPUTS: Final[Mapping[type[Chunk], ToolState]] = {
     chunks.ToolOutputAvailableChunk: ToolState.OUTPUT_AVAILABLE,
     chunks.ToolOutputErrorChunk: ToolState.OUTPUT_ERROR,
 }
+_AGAIN: Final[Mapping[type[Chunk], ToolState]] = {
+    chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE,
+}
 _REQUEST: Final[Mapping[type[Chunk], ToolState]] = {
     chunks.ToolApprovalRequestChunk: ToolState.APPROVAL_REQUESTED,
 }
@@ -95,15 +98,20 @@ TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[Chunk], ToolState]]] = {
         chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE,
         chunks.ToolInputErrorChunk: ToolState.OUTPUT_ERROR,
     },
-    # A denial needs an approval on the page; without one the part does not validate (validateUIMessages).
-    ToolState.INPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},
+    # A denial needs an approval on the page; without one the part does not validate (validateUIMessages). A call is
+    # announced again to change who is said to run it (tool_calls).
+    ToolState.INPUT_AVAILABLE: {**_AGAIN, **_REQUEST, **_OUTPUTS},
     # A request may be made again, also after an answer: the newest replaces the one that the part shows. An outcome
     # behind a request that has no answer does not validate.
-    ToolState.APPROVAL_REQUESTED: {**_REQUEST, chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED},
+    ToolState.APPROVAL_REQUESTED: {
+        **_AGAIN,
+        **_REQUEST,
+        chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED,
+    },
     ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS, chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED},
     # A later output replaces an earlier one: preliminary results, and results that come twice. It would contradict a
     # denial (validateUIMessages). A request would contradict a preliminary result: the call is announced again first.
-    ToolState.OUTPUT_AVAILABLE: {**_OUTPUTS, chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE},
+    ToolState.OUTPUT_AVAILABLE: {**_AGAIN, **_OUTPUTS},
     ToolState.OUTPUT_ERROR: _OUTPUTS,
     ToolState.OUTPUT_DENIED: {},
 }

@@ -5,7 +5,7 @@ message*: a start, steps, blocks that are opened, filled and closed under an id,
 states in order, one ending. ``MessageStream`` is the function between the two. It is a plain object without I/O: a part
 goes in, a list of chunks comes out, and nothing else happens.
 
-What it guarantees, whatever parts arrive in whatever order:
+What it guarantees, for any parts in any order:
 
 1. **Every stream is legal** for all releases that it is made for (``sdk``). A chunk or field that one of them does not
    know is replaced or left out, and counted in ``downgraded`` (:mod:`~usechat.protocol.releases` has the table).
@@ -21,22 +21,22 @@ Steps are where most of the thought is, because clients decide by the *last step
 (``lastAssistantMessageIsCompleteWithToolCalls`` and ``…WithApprovalResponses``: the calls of that step all have results
 or answers). Five rules follow:
 
-- **Text behind a result begins a step of its own**, or the page would post for ever.
+- **Text behind a result begins a new step**, or the page would post again without end.
 - **A step ends only when every call in it has its outcome.** A call that waits for the page (a tool of the page, an
   approval) must stand in the last step, or no page would post its answer; which call that will be is not known until
   the turn ends. Readers also look up a streamed input in its own step, and would show the tool twice. So a ``Step`` is
   passed over while a call is open, and text continues in the step. A continued message also continues in its last step.
-- **A call behind a denied one begins a step of its own.** If the page must answer it, neither predicate of the client
+- **A call behind a denied one begins a new step.** If the page must answer it, neither predicate of the client
   would become true beside the denied one.
-- **A call of the provider behind the result of another tool begins a step of its own.** The first predicate does not
-  count it: while the page asks for its approval, the page would post for ever.
+- **A call of the provider behind the result of another tool begins a new step.** The first predicate does not count
+  it: while the page asks for its approval, the page would post again without end.
 - **Text beside a call that was settled later is followed by an empty step**, if the turn ends well, or it would count
-  as text before the result and the page would post for ever.
+  as text before the result and the page would post again without end.
 
 Clients before 7.0.79 forget open blocks when a step ends, so all blocks are closed first, and reopen under fresh ids.
 A step begins with its first content, so that none is left empty which the page does not see.
 
-Tool calls have rules enough for a module of their own, :mod:`~usechat.protocol.tool_calls`. Content that stands by
+The rules of tool calls have their module, :mod:`~usechat.protocol.tool_calls`. Content that stands by
 itself (files, sources, data) is converted in :mod:`~usechat.protocol.content`.
 """
 
@@ -79,9 +79,9 @@ class BlockIds:
         self._number = 0
         self._used: set[str] = set()
 
-    def give(self, wanted: str | None = None) -> str:
+    def give(self, block_id: str | None = None) -> str:
         """Return the id of a new block."""
-        new = self._next() if wanted is None or wanted in self._used else wanted
+        new = self._next() if block_id is None or block_id in self._used else block_id
         self._used.add(new)
         return new
 
@@ -142,7 +142,7 @@ def same_metadata(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Compare provider metadata; values that cannot be compared (numpy arrays raise) count as different."""
     try:
         return bool(one == other)
-    except Exception:  # whatever __eq__ of a foreign class raises
+    except Exception:  # __eq__ of a foreign class may raise anything
         return False
 
 
@@ -254,7 +254,7 @@ class MessageStream:
         if tools.has_open_calls_in_step():
             self._step = _Step(open=True, inherited=True, output=tools.has_settled_calls_in_step())
         else:
-            tools.end_step()
+            tools.leave_step()
 
     @property
     def waiting_calls(self) -> list[Call]:
@@ -346,6 +346,7 @@ class MessageStream:
             )
         self._started = True
         self._emit(chunks.StartChunk(self.message_id, metadata))
+        self._send_tool_chunks(self._tools.settle_earlier_inputs())
 
     def _start_again(self, part: parts.Start) -> None:
         self._send_steps = self._send_steps and part.steps
@@ -411,8 +412,8 @@ class MessageStream:
         self._close_block(part.lane)
         self._send_tool_chunks(self._tools.send(part))
 
-    def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
-        for chunk in sent:
+    def _send_tool_chunks(self, tool_chunks: Iterable[Chunk]) -> None:
+        for chunk in tool_chunks:
             if isinstance(chunk, _INPUTS) and not self._tools.is_in_step(chunk.tool_call_id):
                 if self._step.denied or (self._step.own_output and getattr(chunk, "provider_executed", None)):
                     self._next_step()
@@ -459,9 +460,14 @@ class MessageStream:
     # Steps
 
     def _send_step(self, part: parts.Step) -> None:
-        if not self._send_steps or (self._step.open and self._step.empty):
+        if not (self._send_steps or part.leaves_calls) or (self._step.open and self._step.empty):
             return
-        self._leave_step(part.lane, is_held=self._tools.streams_input() if part.leaves_calls else self._is_held())
+        if part.leaves_calls:
+            self._tools.leave_running()
+            is_held = self._tools.streams_input() or self._tools.asks_in_step()
+        else:
+            is_held = self._is_held()
+        self._leave_step(part.lane, is_held=is_held)
 
     def _leave_step(self, lane: str, *, is_held: bool) -> None:
         """End the step, unless it must continue. The next one begins with its first content."""
@@ -475,10 +481,14 @@ class MessageStream:
         """Tell whether the step must continue, because a call in it has no outcome; denied calls get theirs now."""
         if not self._step.open:
             return False
-        held = self._tools.holds_step()
-        if not held:
+        is_held = self._tools.holds_step()
+        if not is_held:
             self._send_tool_chunks(self._tools.settle_denied())
-        return held
+        return is_held
+
+    def _is_left_waiting(self) -> bool:
+        """Tell whether the step was left and none began since, so that the page still finds its open calls in it."""
+        return not self._step.open and self._tools.holds_step()
 
     def _next_step(self) -> None:
         """Begin a step, unless the current one is empty or must continue."""
@@ -489,6 +499,9 @@ class MessageStream:
 
     def _begin_step(self) -> None:
         unmarked = not (self._send_steps or self._step.ended or self._continues)
+        # Up to here readers find the calls of the step before, although it was finished.
+        for chunk in self._tools.leave_step():
+            self._emit(chunk)
         if not unmarked:
             self._emit(chunks.StartStepChunk())
         self._step = _Step(open=True, empty=True, unmarked=unmarked)
@@ -500,7 +513,6 @@ class MessageStream:
             self._close_blocks()  # its start-step was in another stream, or nowhere
         else:
             self._end_step(chunks.FinishStepChunk())
-        self._tools.end_step()
         self._step.open, self._step.inherited, self._step.ended = False, False, True
 
     def _reset_step(self, part: parts.ResetStep) -> None:
@@ -544,7 +556,7 @@ class MessageStream:
 
     def _end_stopped(self, part: parts.Abort, metadata: Mapping[str, Any]) -> None:
         self._send_tool_chunks(self._tools.fail(STOPPED))
-        if self._tools:
+        if self._tools and not self._is_left_waiting():
             # A last step whose tools are all settled makes lastAssistantMessageIsCompleteWithToolCalls true: the client
             # would post again at once and undo the stop.
             self._next_step()
@@ -558,19 +570,22 @@ class MessageStream:
         self._ask()
         if self._step.inherited or (self._step.text_after_call and self._step.output):
             # Text was written beside a tool whose outcome came later: without a step behind them
-            # lastAssistantMessageIsCompleteWithToolCalls would re-post for ever.
+            # lastAssistantMessageIsCompleteWithToolCalls would post again without end.
             self._next_step()
-        elif not self._step.open:
+        elif not self._step.open and not self._is_left_waiting():
             self._begin_step()
         self._show_empty_step()
         self._finish_step()
         self._finish(part.reason or ("tool-calls" if self._tools.is_waiting() else "stop"), metadata)
 
     def _ask(self) -> None:
-        """Ask for pending approvals in a step of their own, where that takes a client-side tool."""
-        if questions := self._tools.ask():
+        """Ask for pending approvals, if the client needs a client-side tool for that."""
+        if not self._tools.has_questions():
+            return
+        is_apart = not self._step.open or self._tools.asks_apart()
+        if is_apart:
             self._finish_step()
-            self._send_tool_chunks(questions)
+        self._send_tool_chunks(self._tools.ask(is_apart=is_apart))
 
     def _settle(self) -> None:
         """Settle inputs that are half written, and close all blocks."""

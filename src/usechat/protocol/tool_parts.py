@@ -4,6 +4,7 @@
 ``ToolParts`` applies tool chunks: it finds the part that a chunk is about, or creates it, and updates its keys.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -14,7 +15,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
 from usechat.protocol.releases import Release, reads, releases_for
 from usechat.protocol.states import SETTLED, ToolState, missing_prerequisite, tool_state_set_by
-from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool, is_tool, tool_name
 from usechat.protocol.values import plain_json
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "PartList",
     "TextBuffer",
     "ToolParts",
-    "is_tool",
 ]
 
 
@@ -50,6 +50,11 @@ class PartList:
         """The first parts of calls that :meth:`forget` has dropped."""
         self._shapes: dict[_Shape, _Shape] = {}
         self._data: dict[tuple[str, str | None], Part] = {}
+        self._count = 0
+        self._places: dict[int, tuple[int, int]] = {}
+        """The step of each tool part, and its number, by the identity of the part: the order of the parts."""
+        self._approvals: dict[str, list[tuple[tuple[int, int], int, Part]]] = {}
+        """The parts that asked for an approval, by its id: heaps, some of whose parts may carry another one by now."""
         for part in parts:
             self.append(part)
 
@@ -61,6 +66,8 @@ class PartList:
             self._step_start = len(self.parts)
         elif is_tool(part):
             self._calls.setdefault(_key(part, "toolCallId"), []).append((self.step, part))
+            self._note_place(part, self.step)
+            self.note_approval(part)
         else:
             self._data.setdefault((part["type"], _key(part, "id")), part)
 
@@ -76,6 +83,29 @@ class PartList:
         """Yield every tool part in order."""
         return filter(is_tool, self.parts)
 
+    def note_approval(self, part: Part) -> None:
+        """Note the approval that a tool part carries now."""
+        approval_id = _approval_id(part)
+        if isinstance(approval_id, str):
+            heap = self._approvals.setdefault(approval_id, [])
+            if not heap or heap[0][-1] is not part:
+                self._count += 1  # no two entries are equal: parts cannot be compared
+                heapq.heappush(heap, (self._places[id(part)], self._count, part))
+
+    def by_approval(self, approval_id: str) -> Part | None:
+        """Return the first part that carries an approval."""
+        heap = self._approvals.get(approval_id, [])
+        while heap:
+            place, _, part = heap[0]
+            if self._places.get(id(part)) == place and _approval_id(part) == approval_id:
+                return part
+            heapq.heappop(heap)
+        return None
+
+    def _note_place(self, part: Part, step: int) -> None:
+        self._count += 1
+        self._places[id(part)] = (step, self._count)
+
     def calls(self, tool_call_id: str) -> list[Part]:
         """Return every part of a tool call in order."""
         if tool_call_id in self._finished:
@@ -84,23 +114,24 @@ class PartList:
 
     def calls_in_step(self, tool_call_id: str) -> list[Part]:
         """Return the parts of a tool call in the current step, in order."""
-        found = []
+        calls = []
         for step, part in reversed(self._calls.get(tool_call_id, ())):
             if step != self.step:
                 break
-            found.append(part)
-        return found[::-1]
+            calls.append(part)
+        return calls[::-1]
 
     def reset_step(self) -> bool:
         """Drop the parts since the last step boundary; tell whether there were any."""
-        dropped = self.current_step()
+        step = self.current_step()
         del self.parts[self._step_start :]
-        for part in dropped:
+        for part in step:
             if is_tool(part):
                 self._calls[_key(part, "toolCallId")].pop()
+                del self._places[id(part)]
             elif self._data.get((part["type"], _key(part, "id"))) is part:
                 del self._data[part["type"], _key(part, "id")]
-        return bool(dropped)
+        return bool(step)
 
     def forget(self) -> None:
         """Drop all parts but the tool calls and the last step boundary, and the values of the calls.
@@ -132,6 +163,7 @@ class PartList:
         if len(self._calls[tool_call_id]) > 1 or not all(isinstance(value, str | bool) for _, value in shape):
             return False
         del self._calls[tool_call_id]
+        del self._places[id(part)]
         self._finished[tool_call_id] = self._shapes.setdefault(shape, shape)
         return True
 
@@ -141,23 +173,19 @@ class PartList:
         self.parts.insert(self._step_start - 1, part)
         self._step_start += 1
         self._calls.setdefault(tool_call_id, []).insert(0, (self.step - 1, part))
+        self._note_place(part, self.step - 1)
 
 
 def _keep_identity(part: Part) -> None:
-    kept = {key: value for key, value in part.items() if key in _IDENTITY}
+    identity = {key: value for key, value in part.items() if key in _IDENTITY}
     if isinstance(approval := part.get("approval"), dict):
-        kept["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
+        identity["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
     part.clear()  # the same object, since others refer to it
-    part.update(kept)
-
-
-def is_tool(part: Part) -> bool:
-    """Tell whether the part is a tool call of either kind."""
-    return is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
+    part.update(identity)
 
 
 def _key(part: Part, name: str) -> str | None:
-    """Return an id; None if it is none, as it can be in a message that someone else made."""
+    """Return an id; None if the value is not a string, as in a message that someone else made."""
     value = part.get(name)
     return value if isinstance(value, str) else None
 
@@ -203,7 +231,7 @@ _APPROVAL_FIELDS: Final = {
     "reason": "requestReason",
     "signature": "signature",
 }
-_KEPT_OF_REQUEST: Final = {
+_REQUEST_FIELDS: Final = {
     "signature": "approval-keeps-signature",
     "requestReason": "approval-keeps-request-reason",
 }
@@ -301,9 +329,9 @@ class ToolParts:
                 }
                 text = part.get("rawInput")
                 self._streaming[str(part.get("toolCallId"))] = _StreamingInput(
-                    _tool_name(part),
+                    tool_name(part),
                     text if isinstance(text, str) else "",
-                    dynamic=is_dynamic_tool(part["type"]),
+                    dynamic=is_dynamic_tool(part),
                     **options,
                 )
 
@@ -328,8 +356,8 @@ class ToolParts:
         self._catch_up(chunk.tool_call_id)
         options = {option: getattr(chunk, option) for option in _STREAMING_OPTIONS}
         self._streaming[chunk.tool_call_id] = _StreamingInput(chunk.tool_name, dynamic=chunk.dynamic, **options)
-        replaced = _without_none({"inputEncoding": chunk.input_encoding})
-        self._set_input(chunk, bool(chunk.dynamic), replaced, title=chunk.title)
+        replacements = _without_none({"inputEncoding": chunk.input_encoding})
+        self._set_input(chunk, bool(chunk.dynamic), replacements, title=chunk.title)
 
     def _input_available(self, chunk: chunks.ToolInputAvailableChunk) -> None:
         self._catch_up(chunk.tool_call_id)
@@ -340,15 +368,17 @@ class ToolParts:
         dynamic = bool(chunk.dynamic)
         if self._reads("input-errors-find-either-kind"):
             existing = self._find_for_input(chunk.tool_call_id, is_tool)
-            dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
+            dynamic = is_dynamic_tool(existing) if existing else dynamic
         key = "input" if dynamic or self._reads("input-error-keeps-input") else "rawInput"
         # Its title is not looked at, in no release.
         self._set_input(chunk, dynamic, {key: plain_json(chunk.input), "errorText": chunk.error_text}, title=None)
 
-    def _set_input(self, chunk: _InputChunk, dynamic: bool, replaced: Mapping[str, Any], *, title: str | None) -> None:
+    def _set_input(
+        self, chunk: _InputChunk, dynamic: bool, replacements: Mapping[str, Any], *, title: str | None
+    ) -> None:
         part, created = self._find_or_create(chunk.tool_call_id, chunk.tool_name, dynamic)
-        kept = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata, "title": title}
-        self._update(part, chunk, chunk.tool_name, replaced, kept, created=created)
+        updates = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata, "title": title}
+        self._update(part, chunk, chunk.tool_name, replacements, updates, created=created)
 
     def _input_delta(self, chunk: chunks.ToolInputDeltaChunk) -> None:
         if chunk.tool_call_id in self._ended:
@@ -360,9 +390,9 @@ class ToolParts:
         if chunk.tool_call_id not in self._behind or streaming.step != self._parts.step:
             self._catch_up(chunk.tool_call_id)
             part, created = self._find_or_create(chunk.tool_call_id, streaming.tool_name, streaming.dynamic)
-            replaced = _without_none({"inputEncoding": streaming.input_encoding})
-            kept = {"title": streaming.title, "toolMetadata": streaming.tool_metadata}
-            self._update(part, chunk, streaming.tool_name, replaced, kept, created=created)
+            replacements = _without_none({"inputEncoding": streaming.input_encoding})
+            updates = {"title": streaming.title, "toolMetadata": streaming.tool_metadata}
+            self._update(part, chunk, streaming.tool_name, replacements, updates, created=created)
             streaming.part = part
             streaming.step = self._parts.step
             self._behind[chunk.tool_call_id] = streaming
@@ -385,24 +415,24 @@ class ToolParts:
         self._catch_up(chunk.tool_call_id)
         of_kind = is_tool
         if not self._reads("outputs-find-either-kind"):
-            of_kind = _is_dynamic if chunk.dynamic else _is_static
+            of_kind = is_dynamic_tool if chunk.dynamic else is_static_tool
         part = self._find_for_output(chunk, of_kind)
-        dynamic = is_dynamic_tool(part["type"])
-        replaced = {"input": part["input"]} if "input" in part else {}
-        kept: dict[str, Any] = {}
+        dynamic = is_dynamic_tool(part)
+        replacements = {"input": part["input"]} if "input" in part else {}
+        updates: dict[str, Any] = {}
         if isinstance(chunk, chunks.ToolOutputAvailableChunk):
-            replaced |= {"output": plain_json(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
+            replacements |= {"output": plain_json(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
             has_executor = not dynamic or self._reads("provider-executed-on-dynamic-outputs")
         else:
-            replaced |= {"errorText": chunk.error_text}
+            replacements |= {"errorText": chunk.error_text}
             if not dynamic and "rawInput" in part:
-                replaced["rawInput"] = part["rawInput"]
+                replacements["rawInput"] = part["rawInput"]
             has_executor = self._reads("provider-executed-on-dynamic-parts")
         if has_executor:
-            kept["providerExecuted"] = chunk.provider_executed
+            updates["providerExecuted"] = chunk.provider_executed
         if self._reads("tool-metadata-of-outputs"):
-            kept["toolMetadata"] = chunk.tool_metadata
-        self._update(part, chunk, _tool_name(part), replaced, kept)
+            updates["toolMetadata"] = chunk.tool_metadata
+        self._update(part, chunk, tool_name(part), replacements, updates)
 
     def _denied(self, chunk: chunks.ToolOutputDeniedChunk) -> None:
         self._catch_up(chunk.tool_call_id)
@@ -419,32 +449,33 @@ class ToolParts:
                 part["approval"][key] = plain_json(value)
         if chunk.is_automatic:
             part["approval"]["isAutomatic"] = True
+        self._parts.note_approval(part)
 
     def _approval_response(self, chunk: chunks.ToolApprovalResponseChunk) -> None:
-        part = next((part for part in self._parts.tools() if _approval_id(part) == chunk.approval_id), None)
+        part = self._parts.by_approval(chunk.approval_id)
         if part is None:
             raise missing_prerequisite(chunk, chunk.approval_id, self._release)
         self._catch_up(str(part.get("toolCallId")))
         part["state"] = tool_state_set_by(chunk).value
         answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
-        part["approval"] = self._kept_of_request(part["approval"]) | answer
-        self._set_given(
+        part["approval"] = self._request_fields(part["approval"]) | answer
+        self._set_values(
             part, {"providerExecuted": chunk.provider_executed, "callProviderMetadata": chunk.provider_metadata}
         )
 
-    def _kept_of_request(self, approval: dict[str, Any]) -> dict[str, Any]:
+    def _request_fields(self, approval: dict[str, Any]) -> dict[str, Any]:
         if self._reads("approval-keeps-everything"):
             return approval
-        kept = {"isAutomatic": True} if approval.get("isAutomatic") is True else {}
-        for key, behaviour in _KEPT_OF_REQUEST.items():
+        fields = {"isAutomatic": True} if approval.get("isAutomatic") is True else {}
+        for key, behaviour in _REQUEST_FIELDS.items():
             if approval.get(key) is not None and self._reads(behaviour):
-                kept[key] = approval[key]
-        return kept
+                fields[key] = approval[key]
+        return fields
 
     # Parts.
 
     def _find_or_create(self, tool_call_id: str, tool_name: str, dynamic: bool) -> tuple[Part, bool]:
-        part = self._find_for_input(tool_call_id, _is_dynamic if dynamic else _is_static)
+        part = self._find_for_input(tool_call_id, is_dynamic_tool if dynamic else is_static_tool)
         if part is not None:
             return part, False
         part = {"type": "dynamic-tool", "toolName": tool_name} if dynamic else {"type": f"tool-{tool_name}"}
@@ -457,14 +488,14 @@ class ToolParts:
         part: Part,
         chunk: Any,
         tool_name: str,
-        replaced: Mapping[str, Any],
-        kept: Mapping[str, Any],
+        replacements: Mapping[str, Any],
+        updates: Mapping[str, Any],
         *,
         created: bool = False,
     ) -> None:
-        """Set the state; ``replaced`` values are taken over or cleared, ``kept`` ones stay if the chunk has none."""
+        """Set the state. Keys without a value are cleared in ``replacements`` and left alone in ``updates``."""
         state = tool_state_set_by(chunk)
-        dynamic = is_dynamic_tool(part["type"])
+        dynamic = is_dynamic_tool(part)
         part["state"] = state.value
         if dynamic:
             part["toolName"] = tool_name
@@ -472,12 +503,12 @@ class ToolParts:
             part["type"] = f"tool-{tool_name}"
         for key in self._replaced_keys[dynamic]:
             part.pop(key, None)
-            if key in replaced:
-                part[key] = replaced[key]
+            if key in replacements:
+                part[key] = replacements[key]
         if dynamic and not self._reads("provider-executed-on-dynamic-parts"):
-            kept = {key: value for key, value in kept.items() if key != "providerExecuted"}
-        self._set_given(part, kept)
-        self._set_given(part, self._metadata(state, getattr(chunk, "provider_metadata", None), created=created))
+            updates = {key: value for key, value in updates.items() if key != "providerExecuted"}
+        self._set_values(part, updates)
+        self._set_values(part, self._metadata(state, getattr(chunk, "provider_metadata", None), created=created))
 
     def _metadata(self, state: ToolState, provider_metadata: Any, *, created: bool) -> dict[str, Any]:
         if state in _RESULTS and self._reads("result-metadata"):
@@ -486,7 +517,7 @@ class ToolParts:
             return {"callProviderMetadata": provider_metadata}
         return {}
 
-    def _set_given(self, part: Part, values: Mapping[str, Any]) -> None:
+    def _set_values(self, part: Part, values: Mapping[str, Any]) -> None:
         for key, value in values.items():
             if value is not None:
                 part[key] = plain_json(value)
@@ -508,18 +539,6 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _tool_name(part: Part) -> str:
-    return str(part.get("toolName")) if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
-
-
 def _approval_id(part: Part) -> Any:
     approval = part.get("approval")
     return approval.get("id") if isinstance(approval, dict) else None
-
-
-def _is_static(part: Part) -> bool:
-    return is_static_tool(part["type"])
-
-
-def _is_dynamic(part: Part) -> bool:
-    return is_dynamic_tool(part["type"])

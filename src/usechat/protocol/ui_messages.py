@@ -1,12 +1,21 @@
-"""The types of messages, as pages hold them and chat requests carry them: plain dictionaries with the wire's keys.
+"""Messages, as pages hold them and chat requests carry them: plain dictionaries with the wire's keys.
 
 Optional keys are absent, never ``None``. The parts of AI SDK 5, 6 and 7 are all here; which release knows which
 stands in :mod:`usechat.protocol.releases`.
+
+The functions at the end answer every question about a message or one of its parts: which parts are tool calls, what
+the tool is called, where the last step begins, what the text is. No other module looks at the ``type`` of a tool part.
+They take messages of clients, which may be wrong in any way, and never raise.
 """
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NotRequired, TypeAlias, TypedDict, TypeVar
+
+from usechat.protocol.states import SETTLED
 
 __all__ = [
+    "EXECUTOR",
+    "UNKNOWN_TOOL",
     "CustomUIPart",
     "DataUIPart",
     "DynamicToolUIPart",
@@ -23,8 +32,21 @@ __all__ = [
     "UIMessage",
     "UIPart",
     "is_dynamic_tool",
+    "is_provider_executed",
+    "is_settled",
     "is_static_tool",
+    "is_tool",
+    "last_step",
+    "steps_of",
+    "text_of",
+    "tool_name",
+    "tool_parts_of",
 ]
+
+UNKNOWN_TOOL: Final = "unknown"
+"""The name of a tool whose call does not tell it."""
+
+_P = TypeVar("_P", bound=Mapping[str, Any])
 
 ProviderMetadata: TypeAlias = dict[str, dict[str, Any]]
 TextState: TypeAlias = Literal["streaming", "done"]
@@ -209,11 +231,99 @@ class UIMessage(TypedDict):
     metadata: NotRequired[Any]
 
 
-def is_static_tool(part_type: str) -> bool:
-    """Tell whether parts of this type are calls of a tool the page knows."""
-    return part_type.startswith("tool-")
+def is_static_tool(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a call of a tool the page knows."""
+    return str(part.get("type")).startswith("tool-")
 
 
-def is_dynamic_tool(part_type: str) -> bool:
-    """Tell whether parts of this type are calls of a tool the page does not know beforehand."""
-    return part_type == "dynamic-tool"
+def is_dynamic_tool(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a call of a tool the page does not know beforehand."""
+    return part.get("type") == "dynamic-tool"
+
+
+def is_tool(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a tool call of either kind."""
+    return is_static_tool(part) or is_dynamic_tool(part)
+
+
+def is_settled(part: Mapping[str, Any]) -> bool:
+    """Tell whether a tool part has an outcome; its state may be any JSON."""
+    return str(part.get("state")) in SETTLED
+
+
+def tool_name(part: Mapping[str, Any]) -> str:
+    """Return the name of the tool that a tool part calls.
+
+    >>> tool_name({"type": "tool-search"}), tool_name({"type": "dynamic-tool", "toolName": "search"})
+    ('search', 'search')
+    """
+    if is_static_tool(part):
+        return str(part["type"]).removeprefix("tool-")
+    name = part.get("toolName")
+    return name if isinstance(name, str) else UNKNOWN_TOOL
+
+
+def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tool parts of a message; parts without a type and an id are left out."""
+    parts = message.get("parts")
+    return [
+        part
+        for part in (parts if isinstance(parts, list) else ())
+        if isinstance(part, Mapping) and isinstance(part.get("toolCallId"), str) and is_tool(part)
+    ]
+
+
+def steps_of(parts: Sequence[_P]) -> list[list[_P]]:
+    """Return the parts by steps, without the boundaries; there is at least one step.
+
+    >>> steps_of([{"type": "step-start"}, {"type": "text", "text": "Hi"}])
+    [[], [{'type': 'text', 'text': 'Hi'}]]
+    """
+    steps: list[list[_P]] = [[]]
+    for part in parts:
+        if _is_boundary(part):
+            steps.append([])
+        else:
+            steps[-1].append(part)
+    return steps
+
+
+def last_step(parts: Sequence[_P]) -> Sequence[_P]:
+    """Return the parts behind the last step boundary, or all of them if there is none."""
+    start = next((index for index in range(len(parts), 0, -1) if _is_boundary(parts[index - 1])), 0)
+    return parts[start:]
+
+
+def _is_boundary(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "step-start"
+
+
+def text_of(message: Mapping[str, Any], separator: str = "") -> str:
+    """Return the text parts of a message, joined.
+
+    >>> text_of({"parts": [{"type": "text", "text": "Hel"}, {"type": "step-start"}, {"type": "text", "text": "lo"}]})
+    'Hello'
+    """
+    texts = (part.get("text") for part in message["parts"] if part.get("type") == "text")
+    return separator.join(text for text in texts if isinstance(text, str))
+
+
+EXECUTOR: Final = "usechat"
+"""The key of a call's provider metadata below which stands who runs it, if ``providerExecuted`` of the part differs."""
+
+
+def is_provider_executed(part: Mapping[str, Any]) -> bool:
+    """Tell whether the provider runs a tool call.
+
+    While a call waits for its approval, ``providerExecuted`` of its part may say otherwise, so that pages post at the
+    right time (:mod:`usechat.protocol.tool_calls`); the provider metadata has the truth then.
+
+    >>> is_provider_executed({"type": "tool-search", "providerExecuted": True})
+    True
+    >>> is_provider_executed({"callProviderMetadata": {"usechat": {"providerExecuted": True}}})
+    True
+    """
+    match part.get("callProviderMetadata"):
+        case {"usechat": {"providerExecuted": bool(by_provider)}}:
+            return by_provider
+    return part.get("providerExecuted") is True

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from usechat.errors import InvalidMessages, LocalProtocolError
 from usechat.protocol.releases import Release, holds, release
 from usechat.protocol.states import SETTLED, ToolState
-from usechat.protocol.ui_messages import UIMessage, is_static_tool
+from usechat.protocol.ui_messages import UIMessage, is_static_tool, tool_name
 from usechat.protocol.values import json_kind, json_text
 
 __all__ = [
@@ -39,8 +39,8 @@ _LARGEST_INTEGER: Final = 2**53 - 1
 
 def invalid(path: str, expected: str, value: Any) -> InvalidMessages:
     """Return the error for a value that should have been something else."""
-    found = json_text(value) if isinstance(value, str | int | float) else json_kind(value)
-    return InvalidMessages(f"{path} must be {expected}, not {found[:80]}", path=path)
+    text = json_text(value) if isinstance(value, str | int | float) else json_kind(value)
+    return InvalidMessages(f"{path} must be {expected}, not {text[:80]}", path=path)
 
 
 # Values.
@@ -115,10 +115,10 @@ def _chosen_by(key: str, shapes: Mapping[str, Check]) -> Check:
     """Return the check of an object whose shape depends on one of its keys."""
 
     def check(value: Any, path: str) -> Any:
-        chosen = _object(value, path).get(key)
-        if not isinstance(chosen, str) or chosen not in shapes:
-            raise invalid(f"{path}.{key}", " or ".join(map(json_text, shapes)), chosen)
-        return shapes[chosen](value, path)
+        choice = _object(value, path).get(key)
+        if not isinstance(choice, str) or choice not in shapes:
+            raise invalid(f"{path}.{key}", " or ".join(map(json_text, shapes)), choice)
+        return shapes[choice](value, path)
 
     return check
 
@@ -230,9 +230,9 @@ def _tool_check(release: Release, *, dynamic: bool) -> Check:
         whole = (_DYNAMIC_TOOL if dynamic else _TOOL) | shape
         if state is ToolState.OUTPUT_ERROR and not holds(release, "output-error-without-input"):
             whole |= _required(input=_anything)
-        known = _known(whole, release, *owners)
-        if all(key in known for key, field in whole.items() if field.required):
-            checks[state.value] = _shaped(known)
+        fields = _known(whole, release, *owners)
+        if all(key in fields for key, field in whole.items() if field.required):
+            checks[state.value] = _shaped(fields)
     return _chosen_by("state", checks)
 
 
@@ -257,7 +257,7 @@ def _part_check(release: Release) -> Check:
         if prefix not in checks:
             raise InvalidMessages(
                 f"{path}.type: AI SDK {release} knows no parts of type {json_text(part_type)[:80]}; it knows "
-                + ", ".join(f"{known}NAME" if known.endswith("-") else known for known in checks),
+                + ", ".join(f"{name}NAME" if name.endswith("-") else name for name in checks),
                 path=f"{path}.type",
             )
         return checks[prefix](value, path)
@@ -337,8 +337,8 @@ def validate_messages(
     candidate = release(sdk)
     _check_schemas(tools or {}, data_schemas or {}, metadata_schema)
     if not isinstance(messages, list) or not messages:
-        found = "an empty array" if messages == [] else json_kind(messages)
-        raise InvalidMessages(f"messages must be an array with at least one message, not {found}")
+        kind = "an empty array" if messages == [] else json_kind(messages)
+        raise InvalidMessages(f"messages must be an array with at least one message, not {kind}")
     cleaned = [clean_message(message, f"messages[{index}]", candidate) for index, message in enumerate(messages)]
     for index, message in enumerate(cleaned):
         path = f"messages[{index}]"
@@ -348,7 +348,7 @@ def validate_messages(
             part_path = f"{path}.parts[{position}]"
             if data_schemas is not None and part["type"].startswith("data-"):
                 part["data"] = _checked_data(part, data_schemas, part_path)
-            if tools is not None and is_static_tool(part["type"]):
+            if tools is not None and is_static_tool(part):
                 message["parts"][position] = _checked_tool(part, tools, part_path, candidate)
     return cast("list[UIMessage]", cleaned)
 
@@ -394,7 +394,7 @@ def _checked_data(part: dict[str, Any], schemas: Mapping[str, Schema], path: str
 def _checked_tool(
     part: dict[str, Any], tools: Mapping[str, ToolSchema], path: str, candidate: Release
 ) -> dict[str, Any]:
-    name = part["type"].removeprefix("tool-")
+    name = tool_name(part)
     state = ToolState(part["state"])
     in_every_state = holds(candidate, "tools-checked-in-every-state")
     if name not in tools:
@@ -428,5 +428,5 @@ def _input_fits(part: dict[str, Any], schema: Schema, state: ToolState, path: st
 
 def _unavailable(part: dict[str, Any], *, keep_all: bool) -> dict[str, Any]:
     """Return a finished call as one of a tool that no longer exists as it was."""
-    kept = {key: value for key, value in part.items() if keep_all or key not in _LOST_WITH_THE_TOOL}
-    return kept | {"type": "dynamic-tool", "toolName": part["type"].removeprefix("tool-"), "dynamic": False}
+    fields = {key: value for key, value in part.items() if keep_all or key not in _LOST_WITH_THE_TOOL}
+    return fields | {"type": "dynamic-tool", "toolName": tool_name(part), "dynamic": False}

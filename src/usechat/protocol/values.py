@@ -63,7 +63,7 @@ MAXIMUM_DEPTH: Final = 100
 """Deeper values are cut when they are written: a page cannot show them."""
 
 READABLE_DEPTH: Final = 128
-"""Deeper JSON is refused when it is read: whatever was written, within a chunk or a message, fits."""
+"""Deeper JSON is refused when it is read. A written value fits, also within a chunk or a message."""
 
 TOO_DEEP: Final = "[nested too deeply]"
 

@@ -52,7 +52,7 @@ function unread(response, mayRead) {
 // What the page writes down of its own traffic; the real fetch does the work.
 function recordingFetch(requests, mayRead) {
   return async (url, options) => {
-    const request = { method: options.method ?? "GET", url, body: options.body ? JSON.parse(options.body) : null, status: null };
+    const request = { method: options?.method ?? "GET", url, body: options?.body ? JSON.parse(options.body) : null, status: null };
     requests.push(request);
     const response = await fetch(url, options);
     request.status = response.status;
@@ -92,6 +92,19 @@ function oneMessage({ id, messages, trigger, messageId }) {
   return { body: { id, trigger, messageId, message: messages[at], parentId: messages[at - 1]?.id ?? null } };
 }
 
+// The transports that go on by themselves after a cut; such a page puts its id into the body, and keeps the last run.
+const workflows = { 6: "@workflow/ai", 7: "@ai-sdk/workflow/client" };
+
+async function workflowOf(release, { url, chatId, startIndex }, requests, mayRead) {
+  const { WorkflowChatTransport } = await import(workflows[release[0]]);
+  return new WorkflowChatTransport({
+    api: url,
+    fetch: recordingFetch(requests, mayRead),
+    initialStartIndex: startIndex,
+    prepareSendMessagesRequest: ({ messages }) => ({ body: { id: chatId, messages } }),
+  });
+}
+
 // Chats that name the same socket share one transport, as the chats of one page do.
 function transportOf(ai, { url, headers, socket, sends }, requests, mayRead) {
   const prepare = sends === "one" ? { prepareSendMessagesRequest: oneMessage } : {};
@@ -114,7 +127,9 @@ async function open({ page, release, chatId, messages, automatic, reads, ...opti
   record.chat = new Chat({
     id: chatId,
     state: new ChatState(messages),
-    transport: transportOf(ai, options, record.requests, mayRead),
+    transport: options.workflow
+      ? await workflowOf(release, { chatId, ...options }, record.requests, mayRead)
+      : transportOf(ai, options, record.requests, mayRead),
     sendAutomaticallyWhen: automatically(ai, automatic),
     onData: (part) => void record.data.push(structuredClone(part)),
     onToolCall: ({ toolCall }) => void record.toolCalls.push(structuredClone(toolCall)),

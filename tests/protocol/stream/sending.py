@@ -24,16 +24,16 @@ STOP = FinishChunk("stop")
 TOOL_CALLS = FinishChunk("tool-calls")
 
 
-def send(sent: list[Part], sdk: str = "7", **options: Any) -> list[Chunk]:
+def send(parts: list[Part], sdk: str = "7", **options: Any) -> list[Chunk]:
     """Return all chunks of a stream, ended well unless the parts end it."""
     stream = MessageStream(message_id="m1", sdk=sdk, **options)
-    out = [chunk for part in sent for chunk in stream.send(part)]
+    out = [chunk for part in parts for chunk in stream.send(part)]
     return out + stream.close()
 
 
-def body(sent: list[Part], sdk: str = "7", **options: Any) -> list[Chunk]:
+def body(parts: list[Part], sdk: str = "7", **options: Any) -> list[Chunk]:
     """Return what stands between `start` and the last `finish-step` or `error`."""
-    out = send(sent, sdk, **options)
+    out = send(parts, sdk, **options)
     assert out[0] == StartChunk("m1")
     endings_at = [index for index, chunk in enumerate(out) if isinstance(chunk, FinishStepChunk | ErrorChunk)]
     return out[1 : endings_at[-1]]

@@ -42,9 +42,9 @@ from usechat.protocol.stream import MessageStream
 import usechat.parts as p  # isort: skip
 
 
-def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> list[Chunk]:
+def run(parts: list[Part], sdk: str, continues: dict[str, Any] | None) -> list[Chunk]:
     stream = MessageStream(message_id="m1", sdk=sdk, continues=continues)
-    return [chunk for part in sent for chunk in stream.send(part)] + stream.close()
+    return [chunk for part in parts for chunk in stream.send(part)] + stream.close()
 
 
 sdks = st.sampled_from(["any", "5", "6", "7", "5.0.0", "6.0.150", "7.0.31"])
@@ -53,8 +53,8 @@ continuations = st.none() | continued_messages(approvals=True)
 
 
 @given(part_lists, sdks, continuations)
-def test_there_is_one_start_and_one_ending(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
-    out = run(sent, sdk, continues)
+def test_there_is_one_start_and_one_ending(parts: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
+    out = run(parts, sdk, continues)
     kinds = [type(chunk) for chunk in out]
     assert kinds[0] is StartChunk
     assert kinds[-1] is FinishChunk
@@ -62,17 +62,17 @@ def test_there_is_one_start_and_one_ending(sent: list[Part], sdk: str, continues
     assert kinds.count(ErrorChunk) + kinds.count(AbortChunk) <= 1
     match kinds[-2]:
         case chunks.ErrorChunk:
-            assert isinstance(next(part for part in sent if isinstance(part, p.Error | p.Abort | p.Finish)), p.Error)
+            assert isinstance(next(part for part in parts if isinstance(part, p.Error | p.Abort | p.Finish)), p.Error)
         case chunks.AbortChunk:
-            assert isinstance(next(part for part in sent if isinstance(part, p.Error | p.Abort | p.Finish)), p.Abort)
+            assert isinstance(next(part for part in parts if isinstance(part, p.Error | p.Abort | p.Finish)), p.Abort)
         case last:
             # A step that an earlier turn began may go on to the end.
             assert last is FinishStepChunk or (continues is not None and StartStepChunk not in kinds)
 
 
 @given(part_lists, sdks, continuations)
-def test_steps_alternate_and_hold_all_blocks(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
-    out = run(sent, sdk, continues)
+def test_steps_alternate_and_hold_all_blocks(parts: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
+    out = run(parts, sdk, continues)
     # A continued message may go on in its last step, which has calls without outcome then.
     open_step = inherited = continues is not None
     open_blocks, seen_blocks, open_calls = set[str](), set[str](), set[str]()
@@ -119,47 +119,47 @@ def is_question(chunk: Chunk) -> bool:
 
 @given(part_lists, sdks, continuations)
 def test_every_chunk_and_field_is_known_to_the_client(
-    sent: list[Part], sdk: str, continues: dict[str, Any] | None
+    parts: list[Part], sdk: str, continues: dict[str, Any] | None
 ) -> None:
-    spoken = releases_for(sdk)
-    for chunk in run(sent, sdk, continues):
+    releases = releases_for(sdk)
+    for chunk in run(parts, sdk, continues):
         if not isinstance(chunk, DataChunk):
             chunk_type = chunks.type_of(chunk)
-            assert spoken.knows(chunk_type)
+            assert releases.knows(chunk_type)
             for key in chunks.chunk_to_json(chunk):
-                assert key == "type" or key not in CHUNKS[chunk_type].fields or spoken.knows(chunk_type, key)
+                assert key == "type" or key not in CHUNKS[chunk_type].fields or releases.knows(chunk_type, key)
 
 
 @given(st.lists(any_part.filter(lambda part: not isinstance(part, p.ResetStep)), max_size=20), endings, sdks)
 def test_nothing_that_is_said_is_lost_doubled_or_reordered_in_its_lane(
-    sent: list[Part], ending: Part, sdk: str
+    parts: list[Part], ending: Part, sdk: str
 ) -> None:
     tokens: dict[str, list[str]] = {lane: [] for lane in LANES}
-    told: list[Part] = []
-    for number, part in enumerate(sent):
+    numbered_parts: list[Part] = []
+    for number, part in enumerate(parts):
         if isinstance(part, p.Text):
             tokens[part.lane].append(f"<{number}>")
-            told.append(p.Text(f"<{number}>", part.provider_metadata, lane=part.lane))
+            numbered_parts.append(p.Text(f"<{number}>", part.provider_metadata, lane=part.lane))
         else:
-            told.append(part)
+            numbered_parts.append(part)
     stream = MessageStream(message_id="m1", sdk=sdk)
     builder = MessageBuilder(sdk="7" if sdk == "any" else sdk)
-    for chunk in [chunk for part in [*told, ending] for chunk in stream.send(part)]:
+    for chunk in [chunk for part in [*numbered_parts, ending] for chunk in stream.send(part)]:
         if isinstance(chunk, ErrorChunk):
             break
         builder.receive(chunk)
     message: Any = builder.message
     page = "".join(part["text"] for part in message["parts"] if part["type"] == "text")
-    shown = re.findall("<[0-9]+>", page)
-    assert sorted(shown) == sorted(token for lane in tokens.values() for token in lane)
+    page_tokens = re.findall("<[0-9]+>", page)
+    assert sorted(page_tokens) == sorted(token for lane in tokens.values() for token in lane)
     for lane in tokens.values():
-        assert [token for token in shown if token in lane] == lane
+        assert [token for token in page_tokens if token in lane] == lane
 
 
 @given(part_lists, sdks)
-def test_no_tool_is_left_half_said(sent: list[Part], sdk: str) -> None:
+def test_no_tool_is_left_half_said(parts: list[Part], sdk: str) -> None:
     state: dict[str, str] = {}
-    out = run(sent, sdk, None)
+    out = run(parts, sdk, None)
     for chunk in out:
         match chunk:
             case ToolInputStartChunk() | ToolInputDeltaChunk():

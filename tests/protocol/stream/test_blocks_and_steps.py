@@ -28,7 +28,7 @@ import usechat.parts as p  # isort: skip
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("parts", "expected"),
     [
         pytest.param([p.Text("")], [StartStepChunk(), *text("1")], id="empty-text-opens-a-block"),
         pytest.param(
@@ -331,18 +331,18 @@ import usechat.parts as p  # isort: skip
         ),
     ],
 )
-def test_blocks_and_steps(sent: list[Part], expected: list[Chunk]) -> None:
-    assert body(sent) == expected
+def test_blocks_and_steps(parts: list[Part], expected: list[Chunk]) -> None:
+    assert body(parts) == expected
 
 
 def test_a_call_of_the_provider_behind_the_result_of_another_tool_begins_a_step() -> None:
     own: list[Part] = [p.ToolCall("c1", "t", {}), p.ToolResult("c1", 1)]
     first, second = (p.ToolCall(name, "search", {}, provider_executed=True) for name in ("p1", "p2"))
     steps = [
-        [chunk for chunk in body([*sent, p.Finish()]) if isinstance(chunk, StartStepChunk)]
-        for sent in ([*own, first], [first, *own], [first, p.ToolResult("p1", 1), second], [*own, *own])
+        [chunk for chunk in body([*parts, p.Finish()]) if isinstance(chunk, StartStepChunk)]
+        for parts in ([*own, first], [first, *own], [first, p.ToolResult("p1", 1), second], [*own, *own])
     ]
-    assert [len(found) for found in steps] == [2, 1, 1, 1]
+    assert [len(starts) for starts in steps] == [2, 1, 1, 1]
 
 
 def test_a_step_that_cannot_be_reset_ends_and_the_next_begins_with_its_first_content() -> None:

@@ -44,13 +44,13 @@ def test_block_ids_come_from_the_caller() -> None:
 
 
 def test_a_text_names_the_block_that_it_opens() -> None:
-    sent: list[Part] = [p.Text("", id="turn-1"), p.Text("a", id="ignored"), p.BlockEnd(), p.Text("b")]
-    assert body(sent)[1:] == [*text("turn-1", "a"), *text("1", "b")]
+    parts: list[Part] = [p.Text("", id="turn-1"), p.Text("a", id="ignored"), p.BlockEnd(), p.Text("b")]
+    assert body(parts)[1:] == [*text("turn-1", "a"), *text("1", "b")]
 
 
 def test_no_two_blocks_have_the_same_id() -> None:
-    sent: list[Part] = [p.Text("a", id="1", lane="x"), p.Text("b", id="1", lane="y"), p.Text("c", lane="z")]
-    started = [chunk.id for chunk in body(sent) if isinstance(chunk, TextStartChunk)]
+    parts: list[Part] = [p.Text("a", id="1", lane="x"), p.Text("b", id="1", lane="y"), p.Text("c", lane="z")]
+    started = [chunk.id for chunk in body(parts) if isinstance(chunk, TextStartChunk)]
     assert started == ["1", "2", "3"]
 
 
@@ -154,7 +154,7 @@ def test_a_new_id_that_makes_no_new_ids_is_refused() -> None:
 
 def test_numbers_that_a_source_took_are_skipped() -> None:
     stream = MessageStream(message_id="m1", sdk="7")
-    opened = [stream.send(p.Text("a", id=wanted, lane=str(wanted)))[-2] for wanted in ("1", "2", None)]
+    opened = [stream.send(p.Text("a", id=block_id, lane=str(block_id)))[-2] for block_id in ("1", "2", None)]
     assert opened == [TextStartChunk("1"), TextStartChunk("2"), TextStartChunk("3")]
 
 
@@ -178,9 +178,9 @@ def test_what_is_written_as_deep_as_possible_can_be_checked() -> None:
     value: Any = 1
     for _ in range(200):
         value = {"a": value}
-    sent: list[Part] = [p.Data("x", value), p.ToolCall("c1", "t", value), p.Text("a", {"p": value}), p.Metadata(value)]
+    parts: list[Part] = [p.Data("x", value), p.ToolCall("c1", "t", value), p.Text("a", {"p": value}), p.Metadata(value)]
     frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
-    body = b"".join(map(frames.send, sent)) + frames.close()
+    body = b"".join(map(frames.send, parts)) + frames.close()
     assert check_bytes(body, sdks=["7"])["ok"]
 
 
@@ -201,8 +201,8 @@ def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see() -> None:
 
 
 def test_a_denial_beside_an_open_call_is_left_open_so_that_the_page_posts_its_answer() -> None:
-    sent: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
-    assert [type(chunk) for chunk in send(sent)][-5:] == [
+    parts: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
+    assert [type(chunk) for chunk in send(parts)][-5:] == [
         ToolInputAvailableChunk,
         ToolApprovalRequestChunk,
         ToolApprovalResponseChunk,
@@ -240,7 +240,7 @@ def test_the_waiting_calls_of_thousands_of_approvals_take_linear_time() -> None:
 
 @pytest.mark.parametrize("other", ["a", "c1-approval"])
 def test_a_request_whose_id_another_one_took_is_made_anew_to_be_answered(other: str) -> None:
-    sent: list[Part] = [
+    parts: list[Part] = [
         p.ToolCall("c1", "t", {}),
         p.ToolCall("c2", "t", {}),
         p.ToolCall("c3", "t", {}),
@@ -250,7 +250,7 @@ def test_a_request_whose_id_another_one_took_is_made_anew_to_be_answered(other: 
         p.ToolDenied("c1"),
     ]
     own = "c1-approval" if other == "a" else "c1-approval-2"
-    assert body(sent, sdk="7")[-2:] == [
+    assert body(parts, sdk="7")[-2:] == [
         ToolApprovalRequestChunk(own, "c1", is_automatic=True),
         ToolApprovalResponseChunk(own, approved=False),
     ], "7 finds one call by an id; the denial follows when no other call of the step is open"

@@ -26,7 +26,8 @@ from usechat.protocol.chunks import (
     ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import UNFINISHED, MessageStream
-from usechat.protocol.tool_calls import call_of, tool_parts_of
+from usechat.protocol.tool_calls import call_of
+from usechat.protocol.ui_messages import tool_parts_of
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -67,15 +68,15 @@ CONTINUED: dict[str, Any] = {
 }
 
 
-def continue_with(*sent: Part, sdk: str = "7") -> list[Chunk]:
+def continue_with(*parts: Part, sdk: str = "7") -> list[Chunk]:
     stream = MessageStream(message_id="ignored", sdk=sdk, continues=CONTINUED)
-    out = [chunk for part in sent for chunk in stream.send(part)]
+    out = [chunk for part in parts for chunk in stream.send(part)]
     assert out[0] == StartChunk("assistant-1")
     return out[1:]
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("parts", "expected"),
     [
         pytest.param([SUNNY], [SUNNY_CHUNK], id="an-output-needs-no-step"),
         pytest.param(
@@ -104,6 +105,7 @@ def continue_with(*sent: Part, sdk: str = "7") -> list[Chunk]:
         pytest.param(
             [p.Finish()],
             [
+                ToolInputErrorChunk("c5", "rm", {}, "The tool call was cut off before its input was complete."),
                 ToolOutputErrorChunk("c3", "The approved tool call gave no result."),
                 ToolOutputAvailableChunk("c7", 1),
                 FinishChunk("tool-calls"),
@@ -112,8 +114,8 @@ def continue_with(*sent: Part, sdk: str = "7") -> list[Chunk]:
         ),
     ],
 )
-def test_continuations(sent: list[Part], expected: list[Chunk]) -> None:
-    assert continue_with(*sent) == expected
+def test_continuations(parts: list[Part], expected: list[Chunk]) -> None:
+    assert continue_with(*parts) == expected
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_an_odd_message_can_be_continued(message: dict[str, Any]) -> None:
 
 def test_only_tool_parts_are_calls() -> None:
     kinds = ("data-x", "dynamic", "dynamic-tool", "dynamic-tools", "text", "tool", "tool-x", "tools")
-    found = tool_parts_of({"parts": [{"type": kind, "toolCallId": "c1"} for kind in kinds]})
-    assert [part["type"] for part in found] == ["dynamic-tool", "tool-x"]
+    tools = tool_parts_of({"parts": [{"type": kind, "toolCallId": "c1"} for kind in kinds]})
+    assert [part["type"] for part in tools] == ["dynamic-tool", "tool-x"]
 
 
 def test_the_last_part_of_an_id_is_the_one_that_is_spoken_of() -> None:
@@ -153,8 +155,8 @@ def part_of(state: str, call_id: str = "c1", **more: Any) -> dict[str, Any]:
     return {"type": "tool-rm", "toolCallId": call_id, "state": state, "input": {}, **more}
 
 
-def continued(*found: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, *found], **more}
+def continued(*tools: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, *tools], **more}
 
 
 APPROVED = part_of("approval-responded", approval={"id": "a1", "approved": True})
@@ -202,8 +204,8 @@ def test_an_open_call_of_an_earlier_step_holds_no_step() -> None:
 
 def test_text_behind_results_of_the_continued_step_is_followed_by_a_step() -> None:
     message = continued(part_of("output-available", "c0", output=1), ASKED)
-    sent: list[Part] = [p.ApprovalResponse("a1", True), p.Text("b"), p.ToolResult("c1", 1)]
-    assert send(sent, continues=message)[-4:] == [
+    parts: list[Part] = [p.ApprovalResponse("a1", True), p.Text("b"), p.ToolResult("c1", 1)]
+    assert send(parts, continues=message)[-4:] == [
         ToolOutputAvailableChunk("c1", 1),
         StartStepChunk(),
         FinishStepChunk(),
@@ -248,14 +250,14 @@ def test_a_request_of_an_earlier_turn_stays_open_where_the_page_cannot_be_told_t
 def test_a_no_that_is_asked_again_and_then_decided_stays_a_no_where_the_page_cannot_be_told(
     outcome: Part, sdk: str
 ) -> None:
-    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), outcome]
-    about_calls = [chunk for chunk in send(sent, sdk, continues=continued(REFUSED)) if hasattr(chunk, "tool_call_id")]
+    parts: list[Part] = [p.ApprovalRequest("a2", "c1"), outcome]
+    about_calls = [chunk for chunk in send(parts, sdk, continues=continued(REFUSED)) if hasattr(chunk, "tool_call_id")]
     assert about_calls == [ToolOutputDeniedChunk("c1")]
 
 
 def test_a_no_that_is_asked_again_and_then_denied_is_a_denial() -> None:
-    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1", "no")]
-    assert send(sent, "7", continues=continued(REFUSED))[1:4] == [
+    parts: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1", "no")]
+    assert send(parts, "7", continues=continued(REFUSED))[1:4] == [
         ToolApprovalRequestChunk("a2", "c1"),
         ToolApprovalResponseChunk("a2", False, "no"),
         ToolOutputDeniedChunk("c1"),
@@ -286,8 +288,8 @@ def test_a_step_of_the_continued_message_is_not_reset() -> None:
 
 
 def test_a_denial_after_a_yes_that_the_page_shows_is_an_error() -> None:
-    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1")]
-    out = send(sent, "6", continues=continued(APPROVED))
+    parts: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1")]
+    out = send(parts, "6", continues=continued(APPROVED))
     assert out[1] == ToolOutputErrorChunk("c1", "The tool call was denied.")
 
 
@@ -309,7 +311,7 @@ def test_a_call_that_is_asked_about_again_waits_again() -> None:
     assert stream.send(p.ApprovalRequest("a2", "c1"))[1:] == [ToolApprovalRequestChunk("a2", "c1")]
     assert stream.close() == [FinishChunk("tool-calls")]
     [call] = stream.waiting_calls
-    assert (call.approval_id, call.asked) == ("a2", True)
+    assert (call.approval_id, call.was_requested) == ("a2", True)
 
 
 @pytest.mark.parametrize("metadata", ["a text", 5, True, ["a"]])
@@ -367,8 +369,8 @@ def test_a_call_that_the_provider_runs_is_known_as_such() -> None:
 
 def test_an_input_that_is_cut_off_fails_in_the_step_that_it_began_in() -> None:
     waiting = {"type": "tool-t", "toolCallId": "c1", "state": "input-available", "input": {}}
-    sent: list[Part] = [p.ToolInputStart("c2", "t"), p.ToolError("c1", "no")]
-    assert [type(chunk) for chunk in send(sent, continues={"id": "m1", "parts": [waiting]})] == [
+    parts: list[Part] = [p.ToolInputStart("c2", "t"), p.ToolError("c1", "no")]
+    assert [type(chunk) for chunk in send(parts, continues={"id": "m1", "parts": [waiting]})] == [
         StartChunk,
         ToolInputStartChunk,
         ToolOutputErrorChunk,
@@ -393,9 +395,19 @@ def test_an_answer_finds_its_call_although_an_earlier_one_has_the_approval_id() 
 def test_a_tool_called_approval_does_not_change_the_answer_that_a_call_shows() -> None:
     denied = {"type": "tool-rm", "toolCallId": "c1", "state": "approval-responded", "input": {}}
     question = {"type": "tool-approval", "toolCallId": "q1", "state": "output-available", "output": {"approved": True}}
-    found = [
+    tools = [
         denied | {"approval": {"id": "a1", "approved": False}},
         question | {"input": {"approvalId": "a1", "toolCallId": "c1"}},
     ]
-    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": found})
+    stream = MessageStream(sdk="7", continues={"id": "m1", "parts": tools})
     assert stream.settle() == [StartChunk("m1"), ToolOutputDeniedChunk("c1")]
+
+
+def test_an_input_that_was_cut_off_in_an_earlier_step_fails() -> None:
+    cut = {"type": "tool-rm", "toolCallId": "c1", "state": "input-streaming", "input": {}}
+    message = {"id": "m1", "role": "assistant", "parts": [cut, {"type": "step-start"}, {"type": "text", "text": "Hm"}]}
+    stream = MessageStream(message_id="m1", sdk="7", continues=message)
+    chunks = [*stream.send(p.Text("Well.")), *stream.close()]
+    assert [
+        chunk.tool_call_id for chunk in chunks if isinstance(chunk, ToolOutputErrorChunk | ToolInputErrorChunk)
+    ] == ["c1"]

@@ -30,7 +30,7 @@ import usechat.parts as p  # isort: skip
 
 
 @pytest.mark.parametrize(
-    ("sdk", "sent", "expected", "downgraded"),
+    ("sdk", "parts", "expected", "downgraded"),
     [
         pytest.param(
             "any",
@@ -252,10 +252,10 @@ import usechat.parts as p  # isort: skip
         ),
     ],
 )
-def test_downgrades(sdk: str, sent: list[Part], expected: list[Chunk], downgraded: dict[str, int]) -> None:
-    assert body(sent, sdk) == expected
+def test_downgrades(sdk: str, parts: list[Part], expected: list[Chunk], downgraded: dict[str, int]) -> None:
+    assert body(parts, sdk) == expected
     stream = MessageStream(message_id="m1", sdk=sdk)
-    for part in sent:
+    for part in parts:
         stream.send(part)
     stream.close()
     assert stream.downgraded == downgraded
@@ -287,24 +287,24 @@ def test_any_tells_the_reason_of_a_failure_as_metadata_before_the_error() -> Non
 
 
 def test_reasoning_can_be_hidden() -> None:
-    sent: list[Part] = [p.Reasoning("r"), p.Text("a"), p.ReasoningFile("data:,x", "text/plain")]
-    assert body(sent, send_reasoning=False) == [StartStepChunk(), *text("1", "a")]
+    parts: list[Part] = [p.Reasoning("r"), p.Text("a"), p.ReasoningFile("data:,x", "text/plain")]
+    assert body(parts, send_reasoning=False) == [StartStepChunk(), *text("1", "a")]
 
 
 def test_hidden_steps_leave_the_step_after_a_tool_result() -> None:
-    sent: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Text("b"), WEATHER, SUNNY, p.Text("c")]
+    parts: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Text("b"), WEATHER, SUNNY, p.Text("c")]
     expected = [*text("1", "a", "b"), WEATHER_CHUNK, SUNNY_CHUNK, StartStepChunk(), *text("2", "c")]
-    assert body(sent, send_steps=False) == expected
-    assert body([p.Start(steps=False), *sent]) == expected
+    assert body(parts, send_steps=False) == expected
+    assert body([p.Start(steps=False), *parts]) == expected
 
 
 def test_the_message_of_an_agent_that_hides_steps_has_none() -> None:
-    sent: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Data("x", 1), p.Text("b"), p.Finish()]
-    kinds = [type(chunk) for chunk in send([p.Start(steps=False), *sent], "any")]
+    parts: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Data("x", 1), p.Text("b"), p.Finish()]
+    kinds = [type(chunk) for chunk in send([p.Start(steps=False), *parts], "any")]
     assert not {StartStepChunk, FinishStepChunk} & set(kinds)
-    assert not {StartStepChunk, FinishStepChunk} & {type(chunk) for chunk in send(sent, "any", send_steps=False)}
+    assert not {StartStepChunk, FinishStepChunk} & {type(chunk) for chunk in send(parts, "any", send_steps=False)}
 
 
 def test_an_attempt_that_failed_ends_where_no_step_can_be_reset() -> None:
-    sent: list[Part] = [p.Text("a"), p.ResetStep(), p.Text("b")]
-    assert body(sent, sdk="7", send_steps=False) == [*text("1", "a"), StartStepChunk(), *text("2", "b")]
+    parts: list[Part] = [p.Text("a"), p.ResetStep(), p.Text("b")]
+    assert body(parts, sdk="7", send_steps=False) == [*text("1", "a"), StartStepChunk(), *text("2", "b")]

@@ -31,7 +31,7 @@ CITATION = {"source": {"type": "source", "sourceType": "url", "id": "s1", "url":
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("parts", "expected"),
     [
         pytest.param(
             [p.Text("a"), PAGE, p.Text("b")],
@@ -148,5 +148,5 @@ CITATION = {"source": {"type": "source", "sourceType": "url", "id": "s1", "url":
         ),
     ],
 )
-def test_other_content(sent: list[Part], expected: list[Chunk]) -> None:
-    assert body(sent) == expected
+def test_other_content(parts: list[Part], expected: list[Chunk]) -> None:
+    assert body(parts) == expected

@@ -65,7 +65,7 @@ PROVIDERS_CALL = p.ToolCall("p1", "search", {}, provider_executed=True)
 
 
 @pytest.mark.parametrize(
-    ("sent", "settled", "waiting"),
+    ("parts", "settled", "waiting"),
     [
         pytest.param([PROVIDERS_CALL], [NO_RESULT], [], id="alone"),
         pytest.param([PROVIDERS_CALL, p.ToolCall("c1", "locate", {})], [], ["c1"], id="beside-a-client-side-tool"),
@@ -98,10 +98,10 @@ PROVIDERS_CALL = p.ToolCall("p1", "search", {}, provider_executed=True)
     ],
 )
 def test_a_call_that_the_provider_runs_waits_for_no_client(
-    sent: list[Part], settled: list[Chunk], waiting: list[str]
+    parts: list[Part], settled: list[Chunk], waiting: list[str]
 ) -> None:
     stream = MessageStream(message_id="m1", sdk="7")
-    for part in sent:
+    for part in parts:
         stream.send(part)
     assert stream.settle() == settled
     assert [call.wire_id for call in stream.waiting_calls] == waiting
@@ -180,9 +180,9 @@ def test_a_stream_goes_on_after_it_was_settled() -> None:
     assert stream.close() == [FinishStepChunk(), FinishChunk("stop")]
 
 
-def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None, *, settle: bool) -> list[Chunk]:
+def run(parts: list[Part], sdk: str, continues: dict[str, Any] | None, *, settle: bool) -> list[Chunk]:
     stream = MessageStream(message_id="m1", sdk=sdk, continues=continues)
-    out = [chunk for part in sent for chunk in stream.send(part)]
+    out = [chunk for part in parts for chunk in stream.send(part)]
     if settle:
         out += stream.settle()
         waiting = [call.wire_id for call in stream.waiting_calls]
@@ -196,9 +196,9 @@ def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None, *, settle:
 
 @given(part_lists, st.sampled_from(["any", "5", "6", "7"]), st.none() | continued_messages(approvals=True))
 def test_a_good_ending_is_the_same_with_and_without_settling(
-    sent: list[Part], sdk: str, continues: dict[str, Any] | None
+    parts: list[Part], sdk: str, continues: dict[str, Any] | None
 ) -> None:
-    assert run(sent, sdk, continues, settle=True) == run(sent, sdk, continues, settle=False)
+    assert run(parts, sdk, continues, settle=True) == run(parts, sdk, continues, settle=False)
 
 
 def test_settling_needs_a_message_id() -> None:
@@ -213,5 +213,5 @@ def test_a_call_that_a_client_tool_denied_is_denied_when_the_turn_fails() -> Non
     stream = MessageStream(
         sdk="5", continues={"id": "m1", "role": "assistant", "parts": [call, no | {"output": {"approved": False}}]}
     )
-    sent = stream.send(p.Error("down"))
-    assert [chunk.error_text for chunk in sent if hasattr(chunk, "error_text")] == ["The tool call was denied.", "down"]
+    out = stream.send(p.Error("down"))
+    assert [chunk.error_text for chunk in out if hasattr(chunk, "error_text")] == ["The tool call was denied.", "down"]

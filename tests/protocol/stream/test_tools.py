@@ -24,7 +24,7 @@ import usechat.parts as p  # isort: skip
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("parts", "expected"),
     [
         pytest.param(
             [
@@ -209,19 +209,19 @@ import usechat.parts as p  # isort: skip
         ),
     ],
 )
-def test_tools(sent: list[Part], expected: list[Chunk]) -> None:
-    assert body(sent) == [StartStepChunk(), *expected]
+def test_tools(parts: list[Part], expected: list[Chunk]) -> None:
+    assert body(parts) == [StartStepChunk(), *expected]
 
 
 @pytest.mark.parametrize("sdk", ["any", "6"])
 def test_a_call_whose_approval_was_not_asked_for_yet_fails_with_the_turn(sdk: str) -> None:
-    sent = body([WEATHER, p.ApprovalRequest("a1", "c1"), p.Error("x")], sdk)
-    assert ToolOutputErrorChunk("c1", UNFINISHED) in sent
-    assert not any(isinstance(chunk, ToolApprovalRequestChunk) for chunk in sent)
+    out = body([WEATHER, p.ApprovalRequest("a1", "c1"), p.Error("x")], sdk)
+    assert ToolOutputErrorChunk("c1", UNFINISHED) in out
+    assert not any(isinstance(chunk, ToolApprovalRequestChunk) for chunk in out)
 
 
 @pytest.mark.parametrize("sdk", ["6", "7"])
 def test_an_approval_that_comes_before_its_call_begins_no_step(sdk: str) -> None:
-    sent = body([p.Text("a"), p.ApprovalRequest("a1", "c1", tool_name="delete")], sdk)
-    assert [chunk for chunk in sent if isinstance(chunk, StartStepChunk)] == [StartStepChunk()]
-    assert isinstance(sent[-1], ToolApprovalRequestChunk)
+    out = body([p.Text("a"), p.ApprovalRequest("a1", "c1", tool_name="delete")], sdk)
+    assert [chunk for chunk in out if isinstance(chunk, StartStepChunk)] == [StartStepChunk()]
+    assert isinstance(out[-1], ToolApprovalRequestChunk)

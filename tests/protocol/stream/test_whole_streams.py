@@ -25,7 +25,7 @@ import usechat.parts as p  # isort: skip
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"),
+    ("parts", "expected"),
     [
         pytest.param(
             [], [StartChunk("m1"), StartStepChunk(), FinishStepChunk(), FinishChunk("stop", {})], id="empty-turn"
@@ -142,5 +142,5 @@ import usechat.parts as p  # isort: skip
         ),
     ],
 )
-def test_whole_streams(sent: list[Part], expected: list[Chunk]) -> None:
-    assert send(sent) == expected
+def test_whole_streams(parts: list[Part], expected: list[Chunk]) -> None:
+    assert send(parts) == expected
