@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,7 +29,7 @@ from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
-__all__ = ["DyingServer", "InRedis", "Kill", "agent", "answer_once"]
+__all__ = ["DyingServer", "InRedis", "Kill", "ServerProcess", "agent", "answer_once"]
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.chats.warmed"])
@@ -48,7 +48,7 @@ _NEVER: Final = Kill()
 
 
 async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
-    """Answer in steps with pauses; ``wait`` stops in the middle for ever, other texts are answered at once."""
+    """Answer in steps with pauses; ``wait`` stops in the middle and never goes on, other texts are answered at once."""
     for approval in turn.approvals:
         yield parts.ToolResult(str(approval.tool_call_id), "deleted")
         yield "Deleted."
@@ -72,8 +72,8 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
                 await _saved()
             yield parts.ToolCall("t1", "delete", {"path": "notes"})
             yield parts.ApprovalRequest("p1", "t1")
-        case said:
-            yield f"{len(turn.messages)}: {said}"
+        case text:
+            yield f"{len(turn.messages)}: {text}"
 
 
 _saves: list[asyncio.Event] = []
@@ -111,8 +111,8 @@ class _DyingChats(SqlChats):
             self._end_if(when == "during")
         self._end_if(when == "after")
 
-    async def save(self, claim: Claim, message: UIMessage) -> None:
-        await super().save(claim, message)
+    async def save(self, claim: Claim, message: UIMessage, *, chunks: int = 0, finished: int | None = None) -> None:
+        await super().save(claim, message, chunks=chunks, finished=finished)
         os.write(self._saved, json.dumps(message).encode() + b"\n")
         _saves[0].set()
 
@@ -169,34 +169,45 @@ def answer_once() -> None:
     gc.freeze()  # a server collects when it starts: that would copy all pages that a process shares with this one
 
 
-class DyingServer:
-    """The process, and what a page saw of its answer."""
+class ServerProcess:
+    """A server in a process of its own; ``serve`` gets a listening socket and ``arguments``."""
 
-    def __init__(self, path: Path, kill: Kill = _NEVER, *, sdk: str = "7", redis: InRedis | None = None) -> None:
+    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, sdk, redis), daemon=True)
-            self._process.start()
-        self.path = path
-        self.sdk = sdk
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            self.process = _CONTEXT.Process(target=serve, args=(listener, *arguments), daemon=True)
+            self.process.start()
 
-    def ask(self, body: Any, *, kill_after: int | None = None) -> Body:
-        """Return what the page got until the process died; kill it after so many bytes."""
+    def ask(self, body: Any, *, until: Callable[[bytes], bool] = lambda _: False) -> Body:
+        """Return what the page got until the process died; kill it when ``until`` holds of what was received."""
         received, complete = b"", True
         try:
-            with _CLIENT.stream("POST", f"{self._url}/api/chat", json=body) as response:
+            with _CLIENT.stream("POST", f"{self.url}/api/chat", json=body) as response:
                 for piece in response.iter_raw():
                     received += piece
-                    if kill_after is not None and len(received) >= kill_after:
+                    if until(received):
                         self.kill()
         except httpx2.TransportError:
             complete = False
         return Body(received, complete)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(int(self.process.pid or 0), number)
+
     def kill(self) -> None:
         """End it with kill -9; do nothing if it has ended."""
-        self._process.kill()
-        self._process.join(60)
+        self.process.kill()
+        self.process.join(60)
+
+
+class DyingServer(ServerProcess):
+    """Answers with :func:`agent`, and ends itself at a write."""
+
+    def __init__(self, path: Path, kill: Kill = _NEVER, *, sdk: str = "7", redis: InRedis | None = None) -> None:
+        super().__init__(_serve, str(path), kill, sdk, redis)
+        self.path = path
+        self.sdk = sdk
 
     @property
     def saved(self) -> list[UIMessage]:

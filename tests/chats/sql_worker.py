@@ -17,12 +17,12 @@ async def work(path: str, name: str) -> None:
     for number in range(ROUNDS):
         for chat in range(CHATS):
             request = ask(user(f"{name}-{number}", f"{name} {number}"), chat_id=f"c{chat}")
-            begun = await store.begin(request, owner="ada", run_id=f"{name}-{number}-{chat}")
-            if isinstance(begun, Begun):
-                message_id = begun.claim.message_id
-                await store.save(begun.claim, answer(message_id, "Half"))
-                await store.save(begun.claim, answer(message_id, "Half of it"))
-                await store.finish(begun.claim, answer(message_id, "All of it"), "finished")
+            beginning = await store.begin(request, owner="ada", run_id=f"{name}-{number}-{chat}")
+            if isinstance(beginning, Begun):
+                message_id = beginning.claim.message_id
+                await store.save(beginning.claim, answer(message_id, "Half"))
+                await store.save(beginning.claim, answer(message_id, "Half of it"))
+                await store.finish(beginning.claim, answer(message_id, "All of it"), "finished")
                 finished += 1
     await store.close()
     print(finished)  # noqa: T201

@@ -19,8 +19,8 @@ def user(message_id: str, content: str = "Hi", *parts: dict[str, Any]) -> UIMess
 
 
 def answer(message_id: str, *parts: dict[str, Any] | str) -> UIMessage:
-    made = [text(part, "done") if isinstance(part, str) else part for part in parts]
-    return cast("UIMessage", {"id": message_id, "role": "assistant", "parts": made})
+    content = [text(part, "done") if isinstance(part, str) else part for part in parts]
+    return cast("UIMessage", {"id": message_id, "role": "assistant", "parts": content})
 
 
 def call(call_id: str, state: str = "input-available", **fields: Any) -> dict[str, Any]:
@@ -50,19 +50,19 @@ _numbers = iter(range(1_000_000))
 
 async def begin(store: ChatStore, request: ChatRequest, *, owner: str = "ada", **options: Any) -> Begun:
     """Begin a run that can begin."""
-    begun = await store.begin(request, owner=owner, run_id=f"run{next(_numbers)}", **options)
-    assert isinstance(begun, Begun), begun
-    return begun
+    beginning = await store.begin(request, owner=owner, run_id=f"run{next(_numbers)}", **options)
+    assert isinstance(beginning, Begun), beginning
+    return beginning
 
 
 async def turn(store: ChatStore, request: ChatRequest, *parts: dict[str, Any] | str, outcome: Any = "finished") -> str:
     """Ask and answer; return the id of the answer. A continued answer goes on with the parts."""
-    begun = await begin(store, request)
-    earlier = [] if begun.continues is None else begun.continues["parts"]
-    message = answer(begun.claim.message_id, *parts)
+    beginning = await begin(store, request)
+    earlier = [] if beginning.continues is None else beginning.continues["parts"]
+    message = answer(beginning.claim.message_id, *parts)
     message["parts"] = [*earlier, *message["parts"]]
-    await store.finish(begun.claim, message, outcome)
-    return begun.claim.message_id
+    await store.finish(beginning.claim, message, outcome)
+    return beginning.claim.message_id
 
 
 def ids(messages: list[UIMessage]) -> list[str]:

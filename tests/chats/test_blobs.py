@@ -59,9 +59,9 @@ def test_an_odd_media_type_is_not_kept(media_type: str) -> None:
 
 
 def test_the_same_data_of_another_type_is_another_file() -> None:
-    found = [extract_files(user("u1", "Hi", file(inline(b"abc" * 10), kind)), 20)[1][0] for kind in ("a/b", "a/c")]
-    assert found[0].id != found[1].id
-    assert isinstance(found[0], Blob)
+    blobs = [extract_files(user("u1", "Hi", file(inline(b"abc" * 10), kind)), 20)[1][0] for kind in ("a/b", "a/c")]
+    assert blobs[0].id != blobs[1].id
+    assert isinstance(blobs[0], Blob)
 
 
 def test_urls_of_other_chats_are_left_alone() -> None:

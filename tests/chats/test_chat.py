@@ -4,6 +4,8 @@ import pytest
 
 from usechat.chats.chat import MessageNode, Tree
 
+pytestmark = pytest.mark.quick
+
 
 def node(key: int, parent: int | None, message_id: str, alias: str = "", digest: str = "") -> MessageNode:
     return MessageNode(key=key, parent=parent, id=message_id, role="user", alias=alias, digest=digest)
@@ -26,7 +28,7 @@ def test_a_branch_goes_from_the_root_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leaf", "message_id", "digest", "found"),
+    ("leaf", "message_id", "digest", "node_id"),
     [
         pytest.param(5, "x", None, "y", id="an-alias-on-the-current-branch"),
         pytest.param(3, "x", None, "x", id="an-alias-on-the-other-branch"),
@@ -38,11 +40,11 @@ def test_a_branch_goes_from_the_root_to_its_end() -> None:
     ],
 )
 def test_an_id_is_resolved_on_the_current_branch_first(
-    leaf: int, message_id: str, digest: str | None, found: str
+    leaf: int, message_id: str, digest: str | None, node_id: str
 ) -> None:
     result = Tree(FORKED, leaf).find(message_id, digest)
     assert result is not None
-    assert result.id == found
+    assert result.id == node_id
 
 
 @pytest.mark.parametrize("message_id", ["", None, "unknown"])

@@ -7,6 +7,8 @@ from tests.chats.talking import answer, call, user
 from usechat.chats.documents import ChatDocument, markdown_of, nodes_of, read_document
 from usechat.errors import InvalidRequest
 
+pytestmark = pytest.mark.quick
+
 
 def told(message: Any, parent_id: str | None = None) -> dict[str, Any]:
     return {"parentId": parent_id, "message": message}
@@ -18,15 +20,15 @@ def document(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 def test_the_least_document_is_a_chat() -> None:
     assert read_document(document()) == ChatDocument(id="c1", messages=[])
-    found = read_document(document(told(user("u1")), told(answer("a1", "Hi"), "u1"), headId="a1"))
-    assert [(node.key, node.parent, node.id, node.role) for node in nodes_of(found)] == [
+    chat = read_document(document(told(user("u1")), told(answer("a1", "Hi"), "u1"), headId="a1"))
+    assert [(node.key, node.parent, node.id, node.role) for node in nodes_of(chat)] == [
         (1, None, "u1", "user"),
         (2, 1, "a1", "assistant"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("broken", "why"),
+    ("invalid", "why"),
     [
         (b"{", "not an exported chat"),
         (b"[" * 100_000, "not an exported chat"),
@@ -48,9 +50,9 @@ def test_the_least_document_is_a_chat() -> None:
         (document(files=[{"id": "../notes", "mediaType": "text/plain", "data": ""}]), "files"),
     ],
 )
-def test_a_document_that_is_no_chat_is_refused(broken: Any, why: str) -> None:
+def test_a_document_that_is_no_chat_is_refused(invalid: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
-        nodes_of(read_document(broken))
+        nodes_of(read_document(invalid))
 
 
 def test_markdown_tells_of_every_kind_of_part() -> None:

@@ -42,5 +42,5 @@ def test_a_text_that_gets_longer_is_told_by_its_end() -> None:
 
 def test_the_states_of_a_long_answer_together_cost_as_much_as_the_last() -> None:
     states = [answer("m", text("word " * count, "streaming")) for count in range(0, 20_001, 20)]
-    written = sum(len(write_text(difference(*pair))) for pair in pairwise(states))
-    assert written < 1.5 * len(write_text(states[-1]))
+    size = sum(len(write_text(difference(*pair))) for pair in pairwise(states))
+    assert size < 1.5 * len(write_text(states[-1]))

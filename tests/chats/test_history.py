@@ -6,6 +6,8 @@ from usechat.chats.history import last_bytes, last_messages
 from usechat.errors import InvalidSetting
 from usechat.protocol.ui_messages import UIMessage
 
+pytestmark = pytest.mark.quick
+
 SYSTEM: UIMessage = {"id": "s", "role": "system", "parts": [{"type": "text", "text": "Be kind."}]}
 TURNS = [
     user("u1"),
@@ -17,7 +19,7 @@ TURNS = [
 
 
 @pytest.mark.parametrize(
-    ("limit", "kept"),
+    ("limit", "message_ids"),
     [
         (1, ["u3"]),
         (2, ["u3"]),
@@ -27,9 +29,9 @@ TURNS = [
         (9, ["u1", "a1", "u2", "a2", "u3"]),
     ],
 )
-def test_the_last_messages_begin_with_a_question(limit: int, kept: list[str]) -> None:
-    assert ids(last_messages(limit)(TURNS)) == kept
-    assert ids(last_messages(limit)([SYSTEM, *TURNS])) == ["s", *kept]
+def test_the_last_messages_begin_with_a_question(limit: int, message_ids: list[str]) -> None:
+    assert ids(last_messages(limit)(TURNS)) == message_ids
+    assert ids(last_messages(limit)([SYSTEM, *TURNS])) == ["s", *message_ids]
 
 
 def test_the_last_bytes_are_counted_as_json() -> None:

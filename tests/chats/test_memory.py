@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.chats.talking import answer, ask, begin, text, turn, user
 from usechat.chats import MemoryChats
 from usechat.chats.chat import MessageNode, write_text
 from usechat.chats.growth import Growth
 from usechat.protocol.ui_messages import UIMessage
+
+pytestmark = pytest.mark.quick
 
 
 async def known(store: MemoryChats) -> list[str]:
@@ -27,10 +31,10 @@ async def test_the_chats_that_were_not_changed_for_the_longest_time_are_forgotte
 
 async def test_a_chat_that_is_being_answered_is_not_forgotten() -> None:
     store = MemoryChats(maximum_chats=1)
-    begun = await begin(store, ask(user("u1"), chat_id="running"))
+    beginning = await begin(store, ask(user("u1"), chat_id="running"))
     for chat_id in ("a", "b"):
         await turn(store, ask(user("u1"), chat_id=chat_id), "A")
-    await store.finish(begun.claim, answer("a1", "A"), "finished")
+    await store.finish(beginning.claim, answer("a1", "A"), "finished")
     assert await known(store) == ["running"]
 
 
@@ -49,7 +53,7 @@ async def test_bytes_are_limited_too_but_the_newest_chat_stays() -> None:
 
 async def test_all_writes_of_an_answer_together_are_a_few_times_its_size() -> None:
     """However often it is saved: the test counts what the store is told to write."""
-    written: list[int] = []
+    sizes: list[int] = []
 
     class Counted(MemoryChats):
         @asynccontextmanager
@@ -57,26 +61,26 @@ async def test_all_writes_of_an_answer_together_are_a_few_times_its_size() -> No
             async with super().transaction(chat_id, writes=writes) as transaction:
                 put, grow = transaction.put_message, transaction.grow
 
-                async def put_message(node: MessageNode, message: UIMessage) -> None:
-                    written.append(len(write_text(message)))
-                    await put(node, message)
+                async def put_message(node: MessageNode, message: UIMessage, *, has_grown: bool = True) -> None:
+                    sizes.append(len(write_text(message)))
+                    await put(node, message, has_grown=has_grown)
 
                 async def grow_message(key: int, number: int, growth: Growth) -> None:
-                    written.append(len(write_text(growth)))
+                    sizes.append(len(write_text(growth)))
                     await grow(key, number, growth)
 
                 transaction.put_message, transaction.grow = put_message, grow_message  # type: ignore[method-assign]
                 yield transaction
 
     store = Counted()
-    begun = await begin(store, ask(user("u1")))
-    said = "word " * 10_000
-    for end in range(25, len(said) + 1, 25):
-        await store.save(begun.claim, answer("a1", text(said[:end], "streaming")))
-    final = answer("a1", said)
-    await store.finish(begun.claim, final, "finished")
-    assert len(written) > 2_000
-    assert sum(written) < 6 * len(write_text(final))
+    beginning = await begin(store, ask(user("u1")))
+    words = "word " * 10_000
+    for end in range(25, len(words) + 1, 25):
+        await store.save(beginning.claim, answer("a1", text(words[:end], "streaming")))
+    final = answer("a1", words)
+    await store.finish(beginning.claim, final, "finished")
+    assert len(sizes) > 2_000
+    assert sum(sizes) < 6 * len(write_text(final))
 
 
 async def test_others_have_the_event_loop_while_a_long_chat_is_imported_and_read() -> None:
@@ -91,8 +95,8 @@ async def test_others_have_the_event_loop_while_a_long_chat_is_imported_and_read
 
     ticking = asyncio.get_running_loop().create_task(tick())
     messages = [user(f"u{number}") if number % 2 else answer(f"a{number}", "Hi") for number in range(length)]
-    begun = await begin(store, ask(*messages), check_import=lambda request: request)
-    assert len(begun.request.messages) == length
+    beginning = await begin(store, ask(*messages), check_import=lambda request: request)
+    assert len(beginning.request.messages) == length
     imported, ticks = ticks, 0
     assert len((await store.load("c1", owner="ada")).messages) == length
     ticking.cancel()

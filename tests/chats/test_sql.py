@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy import Connection, event, inspect, make_url, text
 
 from tests.chats.sql_worker import CHATS
 from tests.chats.talking import answer, ask, begin, texts, turn, user
 from tests.postgres_server import postgres_server
 from usechat.chats import SqlChats
-from usechat.chats.sql import chats_url
+from usechat.chats.sql import ClockJumps, chats_url
 from usechat.chats.tables import METADATA
 from usechat.errors import ChatNotFound, ChatsUnreachable, MissingDependency, UnusableChats
+
+pytestmark = pytest.mark.stores
 
 WORKERS = 3
 ROOT = Path(__file__).parent.parent.parent
@@ -50,12 +52,12 @@ async def test_processes_that_share_a_file_take_turns(tmp_path: Path, file: SqlC
     ended = await asyncio.gather(*[process.communicate() for process in processes])
     assert [process.returncode for process in processes] == [0] * WORKERS
     finished = sum(int(output) for output, _ in ended)
-    found = []
+    answer_texts = []
     for chat in range(CHATS):
         messages = (await file.load(f"c{chat}", owner="ada")).messages
         assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
-        found += texts(messages)[1::2]
-    assert found == ["All of it"] * finished
+        answer_texts += texts(messages)[1::2]
+    assert answer_texts == ["All of it"] * finished
 
 
 @pytest.mark.parametrize("text", ["a\0", "a\ud83d", "a" * 2000], ids=["NUL", "half", "long"])
@@ -167,9 +169,9 @@ def test_a_plain_path_is_a_file() -> None:
 
 
 async def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.db"
-    broken.write_bytes(b"this is no database, but it is long enough to be taken for one" * 50)
-    for path in (tmp_path / "missing" / "chats.db", broken):
+    broken_file = tmp_path / "broken.db"
+    broken_file.write_bytes(b"this is no database, but it is long enough to be taken for one" * 50)
+    for path in (tmp_path / "missing" / "chats.db", broken_file):
         store = SqlChats(str(path))
         with pytest.raises(UnusableChats, match="cannot be used"):
             await store.open()
@@ -182,12 +184,12 @@ async def test_a_database_that_goes_away_is_unreachable_without_telling_its_addr
     with postgres_server() as url:
         store = SqlChats(url)
         await store.migrate()
-        begun = await begin(store, ask(user("u1")))
+        beginning = await begin(store, ask(user("u1")))
         await store.check()
     for attempt in (
         store.check(),
         store.load("c1", owner="ada"),
-        store.save(begun.claim, answer("a1", "A1")),
+        store.save(beginning.claim, answer("a1", "A1")),
         store.begin(ask(user("u2")), owner="ada", run_id="r2"),
     ):
         with pytest.raises(ChatsUnreachable, match=r"^The chat database cannot be reached\.$"):
@@ -198,21 +200,62 @@ async def test_a_database_that_goes_away_is_unreachable_without_telling_its_addr
 
 async def test_a_save_that_failed_is_made_good_by_the_next(tmp_path: Path, file: SqlChats) -> None:
     """Nobody knows how far a write came whose connection broke: the next one writes the whole message."""
-    begun = await begin(file, ask(user("u1")))
-    await file.save(begun.claim, answer("a1", "One"))
-    await file.save(begun.claim, answer("a1", "One", "Two"))
+    beginning = await begin(file, ask(user("u1")))
+    await file.save(beginning.claim, answer("a1", "One"))
+    await file.save(beginning.claim, answer("a1", "One", "Two"))
     with sqlite3.connect(tmp_path / "chats.db") as connection:
         connection.execute("ALTER TABLE usechat_claims RENAME TO away")
     with pytest.raises(ChatsUnreachable):
-        await file.save(begun.claim, answer("a1", "One", "Two", "Three"))
+        await file.save(beginning.claim, answer("a1", "One", "Two", "Three"))
     with connection:
         connection.execute("ALTER TABLE away RENAME TO usechat_claims")
     connection.close()
-    await file.save(begun.claim, answer("a1", "One", "Two", "Three", "Four"))
+    await file.save(beginning.claim, answer("a1", "One", "Two", "Three", "Four"))
     async with file.engine.connect() as opened:
         body = (await opened.execute(text("SELECT body FROM usechat_messages WHERE role = 'assistant'"))).scalar()
         growth = (await opened.execute(text("SELECT count(*) FROM usechat_growth"))).scalar()
     assert ("Four" in str(body), growth) == (True, 0)
+
+
+async def test_a_full_disk_is_reported_once_and_until_there_is_room(
+    file: SqlChats, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "usechat.chats")
+    beginning = await begin(file, ask(user("u1")))
+    pages = 1
+
+    def limit_pages(connection: Connection) -> None:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")  # SQLite allows no more than there are, if more
+
+    event.listen(file.engine.sync_engine, "begin", limit_pages)
+    long = answer("a1", "word " * 20_000)
+    for _ in range(3):
+        with pytest.raises(ChatsUnreachable):
+            await file.save(beginning.claim, long)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the chat database cannot be written: database or disk is full"
+    ]
+    pages = 1_000_000
+    await file.check()
+    await file.finish(beginning.claim, long, "finished")
+    assert [record.getMessage() for record in caplog.records][1:] == ["the chat database can be written again"]
+
+
+@pytest.mark.parametrize(
+    ("clocks", "times"),
+    [
+        pytest.param([(1000, 50), (1010, 60), (1040, 90)], [1000, 1010, 1040], id="no jump"),
+        pytest.param([(1000, 50), (1070, 60), (1075, 65)], [1000, 1010, 1015], id="a jump, for as long as a lease"),
+        pytest.param([(1000, 50), (1070, 60), (1099, 89), (1100, 90)], [1000, 1010, 1039, 1100], id="then no more"),
+        pytest.param([(1000, 50), (1070, 60), (1130, 70)], [1000, 1010, 1020], id="two jumps"),
+        pytest.param([(1000, 50), (950, 60), (960, 70)], [1000, 950, 960], id="a jump back ends no lease"),
+    ],
+)
+def test_leases_are_judged_by_the_time_before_a_jump_of_the_clock(
+    clocks: list[tuple[float, float]], times: list[float]
+) -> None:
+    jumps = ClockJumps(lease=30)
+    assert [jumps.lease_time(now, monotonic) for now, monotonic in clocks] == times
 
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

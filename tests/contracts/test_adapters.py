@@ -1,13 +1,12 @@
-"""What every adapter keeps, driven as runs drive it: by `AdapterSource`, in a real run, into real frames.
+"""What every adapter of usechat keeps, checked by `check_adapter` as a stranger checks one.
 
 A new adapter is one more row of `ADAPTERS`: events of a complete turn that says `said`, and one that it cannot know.
 """
 
-import asyncio
 import itertools
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -22,7 +21,6 @@ from tests.adapters.recorded_events import decoded
 from tests.agent_ops import frames as agent_ops
 from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
-from usechat import parts
 from usechat.adapters.a2a import A2aAdapter
 from usechat.adapters.ag_ui import AgUiAdapter
 from usechat.adapters.agent_framework import AgentFrameworkAdapter
@@ -37,27 +35,19 @@ from usechat.adapters.llama_index import LlamaIndexAdapter
 from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
 from usechat.adapters.smolagents import SmolagentsAdapter
 from usechat.adapters.strands import StrandsAdapter
+from usechat.errors import UnknownEvent
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
-from usechat.parts import Abort, Error, Finish, Part, Text
+from usechat.parts import Error, Finish, Part, Text
 from usechat.protocol import chunks
-from usechat.protocol.message import MessageBuilder
 from usechat.protocol.reframing import ChunkReader
-from usechat.protocol.request import ChatRequest
-from usechat.protocol.sse import ChunkDecoder
-from usechat.protocol.stream import MessageStream
-from usechat.runs.log import Log
-from usechat.runs.run import Run, RunInfo, RunState, Timeouts
-from usechat.server.observers.observer import Unobserved
 from usechat.sources import Adapter, AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.testing import check_adapter
+from usechat.turn import Turn
 
-ASKED = ChatRequest.parse(
-    {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
-)
-SECRET = "postgres://admin:hunter2@db"
+pytestmark = pytest.mark.unit
+
 PACKAGE = Path(usechat.__file__).parent
-PATIENCE = 30.0
 WORDS = ["One ", "two ", "three."]
 
 
@@ -355,104 +345,6 @@ ADAPTERS = {
 EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)
 
 
-class Upstream:
-    """The events of one turn; it knows whether it was closed."""
-
-    def __init__(self, events: Sequence[Any], *, error: Exception | None = None, waits: bool = False) -> None:
-        self._events = events
-        self._error = error
-        self._waits = waits
-        self.closed = 0
-        self.task: asyncio.Task[Any] | None = None
-
-    async def stream(self, _turn: Turn) -> AsyncIterator[Any]:
-        try:
-            for each in self._events:
-                await asyncio.sleep(0)
-                yield each
-            if self._error is not None:
-                raise self._error
-            if self._waits:
-                await asyncio.Event().wait()
-        finally:
-            self.closed += 1
-            self.task = asyncio.current_task()
-
-
-class Observed(Unobserved):
-    """Counts the events that are not known."""
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-
-    def event_unknown(self, kind: str) -> None:
-        self.unknown.append(kind)
-
-
-class Answer:
-    """One run of an adapter."""
-
-    def __init__(self, case: Case, upstream: Upstream) -> None:
-        self.observed = Observed()
-        self.ended: list[Run] = []
-        self.written: list[Part] = []
-        context = TurnContext(ASKED, observer=self.observed)
-        self.run = Run(
-            RunInfo("r1", "c1", "m1", "7"),
-            context,
-            MessageStream(message_id="m1", sdk="7"),
-            Log(),
-            timeouts=Timeouts(),
-            describe=lambda _error, _info: "Reference: 1234",
-            on_end=self.ended.append,
-        )
-        write = context.write
-
-        def note(part: Part) -> bool | None:
-            self.written.append(part)
-            return write(part)
-
-        context.connect(note)
-        self.run.start(AdapterSource(upstream.stream, case.adapter))
-
-    async def over(self) -> "Answer":
-        await self.run.wait(PATIENCE)
-        assert len(self.ended) == 1
-        return self
-
-    @property
-    def frames(self) -> bytes:
-        return self.run.log.so_far()
-
-    @property
-    def chunks(self) -> list[chunks.Chunk]:
-        return ChunkDecoder().receive(self.frames)
-
-    @property
-    def text(self) -> str:
-        builder = MessageBuilder(sdk="7")
-        for chunk in itertools.takewhile(lambda each: not isinstance(each, chunks.ErrorChunk), self.chunks):
-            builder.receive(chunk)
-        message: Any = builder.message
-        return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
-
-    def endings(self) -> list[str]:
-        kinds = (chunks.ErrorChunk, chunks.AbortChunk, chunks.FinishChunk)
-        return [type(chunk).__name__ for chunk in self.chunks if isinstance(chunk, kinds)]
-
-
-def cut(case: Case, count: int) -> Sequence[Any]:
-    """Return the events up to and with the word of this number."""
-    seen: list[Any] = []
-    adapter = case.adapter()
-    for each in case.events:
-        seen.append(each)
-        count -= len([part for part in adapter.feed(each) if isinstance(part, Text) and part.text])
-        if count <= 0:
-            return seen
-    raise AssertionError("the case has too few words")
-
-
 @pytest.mark.skipif(not (find_spec("langgraph") and find_spec("agents")), reason="needs every framework of ADAPTERS")
 def test_every_adapter_of_the_package_has_its_row() -> None:
     definition = re.compile(r"^class ([A-Z]\w*Adapter)\b(?!\(Protocol)", re.MULTILINE)
@@ -460,74 +352,64 @@ def test_every_adapter_of_the_package_has_its_row() -> None:
     assert defined - {type(case.adapter()).__name__ for case in ADAPTERS.values()} == set()
 
 
-@EVERY
-async def test_texts_keep_their_order_and_the_turn_ends_well(case: Case) -> None:
-    answer = await Answer(case, upstream := Upstream(case.events)).over()
-    assert (answer.text, answer.run.info.state, answer.endings()) == (
-        "".join(WORDS),
-        RunState.FINISHED,
-        ["FinishChunk"],
-    )
-    assert (upstream.closed, answer.observed.unknown) == (1, [])
+def source_of(case: Any) -> AdapterSource[Any] | None:
+    """Return a source that replays the events of a case."""
+
+    async def events(_turn: Turn) -> AsyncIterator[Any]:
+        for each in case.events:
+            yield each
+
+    return AdapterSource(events, case.adapter) if isinstance(case, Case) else None
 
 
 @EVERY
-def test_nothing_is_said_after_the_end(case: Case) -> None:
-    adapter = case.adapter()
-    said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
-    endings = [part for part in said if isinstance(part, Finish | Error | Abort)]
-    assert endings in ([], said[-1:])
-    assert all(isinstance(ending, Finish) for ending in endings)
+def test_an_adapter_keeps_what_every_adapter_keeps(case: Case) -> None:
+    check_adapter(source_of, agents=[case], unknown=case.unknown)
 
 
-@EVERY
-async def test_a_failure_ends_the_stream_once_and_leaks_nothing(case: Case) -> None:
-    upstream = Upstream(cut(case, 2), error=ConnectionError(SECRET))
-    answer = await Answer(case, upstream).over()
-    assert answer.run.info.state is RunState.FAILED
-    assert answer.endings() == ["ErrorChunk", "FinishChunk"]
-    assert SECRET.encode() not in answer.frames
-    assert upstream.closed == 1
+class Careless:
+    """An adapter of words that breaks one rule."""
+
+    def __init__(self, rule: str) -> None:
+        self._rule = rule
+        self._is_done = False
+
+    def feed(self, event: str) -> Iterator[Any]:
+        """Yield what the word becomes."""
+        if event == "end":
+            self._is_done = True
+            yield from [Finish("stop"), Text("late")] if self._rule == "ending" else [Finish("stop")]
+        elif event == "telepathy" and self._rule != "unknown":
+            raise UnknownEvent(event)
+        elif event != "telepathy":
+            yield {"type": "text"} if self._rule == "parts" else Text(event)
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield an error for events that break off, or with the text of an exception."""
+        if self._rule == "leak" and isinstance(error, ConnectionError):
+            yield Error(str(error))
+        elif not self._is_done and error is None and self._rule != "cut":
+            yield Error("The answer ended before it was complete.")
 
 
-@EVERY
-async def test_a_stream_that_breaks_off_is_never_a_good_end(case: Case) -> None:
-    answer = await Answer(case, Upstream(cut(case, 2))).over()
-    assert (answer.run.info.state, answer.endings()) == (RunState.FAILED, ["ErrorChunk", "FinishChunk"])
-    assert answer.text == "One two "
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("parts", "an adapter yields parts, not"),
+        ("ending", "nothing may follow an ending"),
+        ("leak", "the text of an exception reaches the page"),
+        ("cut", "events that break off must end with an Error"),
+        ("unknown", "raise UnknownEvent"),
+    ],
+)
+def test_a_broken_rule_is_named(rule: str, complaint: str) -> None:
+    case = Case(lambda: Careless(rule), [*WORDS, "end"], "telepathy")
+    check_adapter(source_of, agents=[Case(lambda: Careless(""), case.events, "telepathy")], unknown="telepathy")
+    with pytest.raises(AssertionError, match=complaint):
+        check_adapter(source_of, agents=[case], unknown="telepathy")
 
 
-@EVERY
-async def test_a_stop_closes_the_upstream_in_the_task_that_read_it(case: Case) -> None:
-    answer = Answer(case, upstream := Upstream(cut(case, 2), waits=True))
-    async with asyncio.timeout(PATIENCE):
-        while "two" not in answer.text:  # noqa: ASYNC110 (it looks at frames)
-            await asyncio.sleep(0)
-    answer.run.stop()
-    await answer.over()
-    assert (answer.run.info.state, answer.endings()) == (RunState.STOPPED, ["AbortChunk", "FinishChunk"])
-    assert upstream.closed == 1
-    assert upstream.task is not None
-    assert upstream.task.get_name() == "usechat run"
-    assert answer.text == "One two "
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in ADAPTERS.items() if case.unknown])
-async def test_an_unknown_event_is_counted_and_skipped(case: Case) -> None:
-    events = [*cut(case, 2), case.unknown, *case.events[len(cut(case, 2)) :]]
-    answer = await Answer(case, Upstream(events)).over()
-    assert (answer.text, answer.run.info.state) == ("".join(WORDS), RunState.FINISHED)
-    assert answer.observed.unknown == ["telepathy"]
-
-
-@EVERY
-async def test_two_turns_share_nothing(case: Case) -> None:
-    first, second = (Answer(case, Upstream(case.events)) for _ in range(2))
-    assert ((await first.over()).text, (await second.over()).text) == ("".join(WORDS),) * 2
-
-
-@EVERY
-def test_what_it_says_are_parts(case: Case) -> None:
-    adapter = case.adapter()
-    said: list[Any] = [part for each in case.events for part in adapter.feed(each)]
-    assert [part for part in [*said, *adapter.close()] if not isinstance(part, parts.Part)] == []
+def test_a_source_for_everything_is_refused() -> None:
+    case = Case(lambda: Careless(""), [*WORDS, "end"], None)
+    with pytest.raises(AssertionError, match="source_of must return None"):
+        check_adapter(lambda _agent: source_of(case), agents=[case])

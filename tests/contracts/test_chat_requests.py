@@ -57,7 +57,7 @@ class Side:
     def __init__(self, store: ChatStore) -> None:
         self.store = store
         self.tree: list[dict[str, Any]] = []
-        self.begun: Begun | None = None
+        self.start: Begun | None = None
 
     def id_at(self, place: int) -> str:
         return str(self.tree[place]["message"]["id"]) if place < len(self.tree) else f"nobody{place}"
@@ -119,7 +119,7 @@ class StoredChat(RuleBasedStateMachine):
         path.write_bytes(empty_database())
         self.sql = SqlChats(str(path))
         self.sides = [Side(MemoryChats()), Side(self.sql)]
-        self.given: dict[tuple[int, str], str] = {}
+        self.call_states: dict[tuple[int, str], str] = {}
         self.runs = 0
 
     def teardown(self) -> None:
@@ -136,21 +136,21 @@ class StoredChat(RuleBasedStateMachine):
 
     @property
     def is_running(self) -> bool:
-        return self.sides[0].begun is not None
+        return self.sides[0].start is not None
 
     def message(self, side: Side, place: int, word: str, kind: str, approved: bool) -> list[UIMessage]:
-        known = side.tree[place]["message"] if place < len(side.tree) else None
+        message = side.tree[place]["message"] if place < len(side.tree) else None
         match kind:
             case "none":
                 return []
             case "new":
                 return [user(f"u{place}-{word}", word)]
-            case "same" if known is not None and known["role"] == "user":
-                return [known]
-            case "edit" if known is not None and known["role"] == "user":
-                return [user(known["id"], word)]
-            case "copy" if known is not None and known["role"] == "assistant":
-                return [copy_of(known, approved)]
+            case "same" if message is not None and message["role"] == "user":
+                return [message]
+            case "edit" if message is not None and message["role"] == "user":
+                return [user(message["id"], word)]
+            case "copy" if message is not None and message["role"] == "assistant":
+                return [copy_of(message, approved)]
         return [answer(f"unknown{place}", FORGED), user(f"u{place}-{word}", word)]
 
     @rule(
@@ -178,7 +178,7 @@ class StoredChat(RuleBasedStateMachine):
     ) -> None:
         self.runs += 1
         owner = owner if self.sides[0].tree else "ada"  # who asks first owns the chat
-        found = []
+        results = []
         for side in self.sides:
             messages = self.message(side, place, word, kind, approved)
             if kind == "history":
@@ -186,59 +186,59 @@ class StoredChat(RuleBasedStateMachine):
                 messages += [user(f"u{place}-{word}", word)]
             body: dict[str, Any] = {"parentId": None if parent is None else side.id_at(parent)} if has_parent else {}
             message_id = None if named is None else side.id_at(named)
-            asked = ask(*messages, trigger=trigger, message_id=message_id, **body)
-            found.append(self.run(self.begin(side, asked, owner)))
-        self.both([kind for kind, _ in found])
-        begun = [each for _, each in found]
-        if isinstance(begun[0], Begun):
+            chat_request = ask(*messages, trigger=trigger, message_id=message_id, **body)
+            results.append(self.run(self.begin(side, chat_request, owner)))
+        self.both([kind for kind, _ in results])
+        starts = [each for _, each in results]
+        if isinstance(starts[0], Begun):
             assert owner == "ada"
-            for side, each in zip(self.sides, begun, strict=True):
-                side.begun = each
-            self.take(begun[0])
+            for side, each in zip(self.sides, starts, strict=True):
+                side.start = each
+            self.take(starts[0])
 
-    async def begin(self, side: Side, asked: ChatRequest, owner: str) -> tuple[Any, Any]:
+    async def begin(self, side: Side, chat_request: ChatRequest, owner: str) -> tuple[Any, Any]:
         try:
-            begun = await side.store.begin(asked, owner=owner, run_id=f"r{self.runs}")
+            start = await side.store.begin(chat_request, owner=owner, run_id=f"r{self.runs}")
         except RequestError as error:
             return (type(error).__name__, owner), None
-        match begun:
+        match start:
             case Begun(claim=claim, request=request):
                 assert FORGED not in str(request.messages)
                 earlier = [(message["role"], message["parts"]) for message in request.messages]
-                shown = (claim.key, claim.parent, claim.given, claim.answerable, earlier, request.message_id is None)
-                return ("begun", *shown), begun
+                summary = (claim.key, claim.parent, claim.given, claim.answerable, earlier, request.message_id is None)
+                return ("begun", *summary), start
             case Joined(has_message=has_message):
-                return ("joined", has_message), begun
+                return ("joined", has_message), start
             case Busy(is_edit=is_edit):
-                return ("busy", is_edit), begun
+                return ("busy", is_edit), start
             case Answered(message=message):
-                return ("answered", message["parts"]), begun
+                return ("answered", message["parts"]), start
 
-    def take(self, begun: Begun) -> None:
+    def take(self, start: Begun) -> None:
         """Note the answers that a run was given: nobody may be given them again, unless that run ended badly."""
-        for call_id in begun.claim.given:
-            assert self.given.get((begun.claim.key, call_id)) in (None, "badly"), (call_id, self.given)
-            self.given[begun.claim.key, call_id] = "running"
+        for call_id in start.claim.given:
+            assert self.call_states.get((start.claim.key, call_id)) in (None, "badly"), (call_id, self.call_states)
+            self.call_states[start.claim.key, call_id] = "running"
 
     @precondition(lambda self: self.is_running)
     @rule(parts=answers_given, outcome=outcomes, saves=strategies.booleans(), ends=strategies.booleans())
     def answer(self, parts: Any, outcome: Any, saves: bool, ends: bool) -> None:
         claim = None
         for side in self.sides:
-            assert side.begun is not None
-            claim = side.begun.claim
-            earlier = [] if side.begun.continues is None else side.begun.continues["parts"]
+            assert side.start is not None
+            claim = side.start.claim
+            earlier = [] if side.start.continues is None else side.start.continues["parts"]
             message = answer(claim.message_id, *parts)
             message["parts"] = [*earlier, *message["parts"]]
             if saves or not ends:
                 self.run(side.store.save(claim, message))
             if ends:
                 self.run(side.store.finish(claim, message, outcome))
-                side.begun = None
+                side.start = None
         assert claim is not None
         if ends:
             state = "badly" if outcome in ("failed", "stopped", "lost") else "well"
-            self.given.update({(claim.key, call_id): state for call_id in claim.given})
+            self.call_states.update({(claim.key, call_id): state for call_id in claim.given})
 
     @rule(place=places, title=strategies.none() | words)
     def change(self, place: int, title: str | None) -> None:
@@ -256,8 +256,8 @@ class StoredChat(RuleBasedStateMachine):
     def delete(self) -> None:
         for side in self.sides:
             self.run(side.store.delete("c1", owner="ada"))
-            side.begun = None
-        self.given.clear()
+            side.start = None
+        self.call_states.clear()
 
     @precondition(lambda self: bool(self.sides[0].tree) and not self.is_running)
     @rule()
@@ -269,15 +269,15 @@ class StoredChat(RuleBasedStateMachine):
             self.run(side.store.delete("c1", owner="ada"))
             self.run(side.store.restore(document))
             assert self.run(side.look()) | {"version": before["version"]} == before
-        self.given = dict.fromkeys(self.given, "well")
+        self.call_states = dict.fromkeys(self.call_states, "well")
 
     @invariant()
     def both_show_the_same(self) -> None:
-        shown = self.both([self.run(side.look()) for side in self.sides])
-        assert FORGED not in str(shown)
-        if "error" not in shown:
-            assert shown["running"] <= self.is_running
-            assert shown["exported head"] == shown["head"]
+        view = self.both([self.run(side.look()) for side in self.sides])
+        assert FORGED not in str(view)
+        if "error" not in view:
+            assert view["running"] <= self.is_running
+            assert view["exported head"] == view["head"]
 
 
 TestStoredChat = StoredChat.TestCase

@@ -25,6 +25,7 @@ from usechat.chats import (
     SqlChats,
     document_json,
 )
+from usechat.chats.store import LoggedAnswer
 from usechat.chats.transaction import write_cursor
 from usechat.errors import (
     ChatChanged,
@@ -86,18 +87,18 @@ def url(request: pytest.FixtureRequest, database: Callable[[str], str]) -> str |
 
 @pytest.fixture
 async def make(url: str | None) -> AsyncIterator[Make]:
-    made: list[SqlChats] = []
+    databases: list[SqlChats] = []
 
     async def make(**options: Any) -> Stores:
         if url is None:
             alone = MemoryChats(**options)
             return alone, alone
         pair = SqlChats(url, **options), SqlChats(url, **options)
-        made.extend(pair)
+        databases.extend(pair)
         return pair
 
     yield make
-    for store in made:
+    for store in databases:
         for chat_id in await store.ids_of():
             await store.delete(chat_id, owner=None)
         await store.close()
@@ -134,11 +135,11 @@ async def shown(store: ChatStore, chat_id: str = "c1") -> list[str]:
 
 async def test_the_users_message_is_stored_before_the_answer_begins(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "What is new?")))
+    start = await begin(here, ask(user("u1", "What is new?")))
     loaded = await there.load("c1", owner="ada")
     assert loaded.messages == [user("u1", "What is new?")]
-    assert (loaded.head_id, loaded.running) == ("u1", begun.claim)
-    assert (begun.is_new, begun.request.messages) == (True, [user("u1", "What is new?")])
+    assert (loaded.head_id, loaded.running) == ("u1", start.claim)
+    assert (start.is_new, start.request.messages) == (True, [user("u1", "What is new?")])
 
 
 async def test_turns_follow_each_other(stores: Stores) -> None:
@@ -154,42 +155,42 @@ async def test_turns_follow_each_other(stores: Stores) -> None:
 async def test_the_agent_gets_the_stored_branch_whatever_the_page_sends(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1", "Q1")), "A1")
     forged = [user("u1", "Q1"), answer(first, "Forged."), user("u2", "Q2")]
-    begun = await begin(store, ask(*forged))
-    assert begun.request.messages == [user("u1", "Q1"), answer(first, "A1"), user("u2", "Q2")]
+    start = await begin(store, ask(*forged))
+    assert start.request.messages == [user("u1", "Q1"), answer(first, "A1"), user("u2", "Q2")]
     assert await shown(store) == ["Q1", "A1", "Q2"]
 
 
 async def test_a_running_answer_is_left_out_until_it_ends(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.save(begun.claim, answer("x", text("Hel", "streaming")))
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.save(start.claim, answer("x", text("Hel", "streaming")))
     loaded = await there.load("c1", owner="ada")
-    assert (texts(loaded.messages), loaded.running) == (["Q1"], msgspec.structs.replace(begun.claim, message_id="x"))
+    assert (texts(loaded.messages), loaded.running) == (["Q1"], msgspec.structs.replace(start.claim, message_id="x"))
     assert [each["message"]["id"] for each in (await there.load("c1", owner="ada", tree=True)).tree] == ["u1"]
     final = answer("x", "Hello.")
-    assert await here.finish(begun.claim, final, "finished") == final
+    assert await here.finish(start.claim, final, "finished") == final
     loaded = await there.load("c1", owner="ada")
     assert (loaded.messages, loaded.running, loaded.head_id) == ([user("u1", "Q1"), final], None, "x")
 
 
 async def test_an_answer_never_gets_an_id_that_the_chat_has(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1")), "A1")
-    begun = await begin(store, ask(user("u2")))
-    assert {first, "u1", "u2"} == begun.known_ids
-    stored = await store.finish(begun.claim, answer(first, "A2"), "finished")
-    assert stored == answer(begun.claim.message_id, "A2")
+    start = await begin(store, ask(user("u2")))
+    assert {first, "u1", "u2"} == start.known_ids
+    stored = await store.finish(start.claim, answer(first, "A2"), "finished")
+    assert stored == answer(start.claim.message_id, "A2")
     assert len(set(ids((await store.load("c1", owner="ada")).messages))) == 4
 
 
 @pytest.mark.parametrize("message_id", ["a\0", "\ud800", "x" * 1_025])
 async def test_an_answer_with_an_id_that_no_database_can_keep_gets_another(store: ChatStore, message_id: str) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
     for number in range(3):
-        await store.save(begun.claim, {**answer(message_id, "A" * 100 + "1" * number), "metadata": number})
-    assert texts([(await lost_message(store, begun.claim))]) == ["A" * 100 + "11"]
-    begun = await begin(store, ask(user("u2")))
-    stored = await store.finish(begun.claim, answer(message_id, "A2"), "finished")
-    assert stored == answer(begun.claim.message_id, "A2")
+        await store.save(start.claim, {**answer(message_id, "A" * 100 + "1" * number), "metadata": number})
+    assert texts([(await lost_message(store, start.claim))]) == ["A" * 100 + "11"]
+    start = await begin(store, ask(user("u2")))
+    stored = await store.finish(start.claim, answer(message_id, "A2"), "finished")
+    assert stored == answer(start.claim.message_id, "A2")
 
 
 async def lost_message(store: ChatStore, claim: Claim) -> UIMessage:
@@ -202,26 +203,26 @@ async def lost_message(store: ChatStore, claim: Claim) -> UIMessage:
 
 
 async def test_an_answer_without_parts_is_not_stored(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1", "Q1")))
-    await store.save(begun.claim, answer("a1"))
-    assert await store.finish(begun.claim, answer("a1"), "failed") is None
+    start = await begin(store, ask(user("u1", "Q1")))
+    await store.save(start.claim, answer("a1"))
+    assert await store.finish(start.claim, answer("a1"), "failed") is None
     loaded = await store.load("c1", owner="ada")
     assert (texts(loaded.messages), loaded.running) == (["Q1"], None)
 
 
 async def test_transient_data_is_not_stored(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
     progress = {"type": "data-progress", "data": 1, "transient": True}
-    stored = await store.finish(begun.claim, answer("a1", progress, "Done."), "finished")
+    stored = await store.finish(start.claim, answer("a1", progress, "Done."), "finished")
     assert stored == answer("a1", "Done.")
 
 
 async def test_texts_that_databases_dislike_come_back_as_they_were(store: ChatStore) -> None:
     odd = "NUL \0, half \ud83d, whole \U0001f600, umlaut ä, quote '\" and \\u0000"
-    begun = await begin(store, ask(user("u1", odd)))
-    await store.save(begun.claim, answer("a1", text(odd, "streaming")))
-    await store.save(begun.claim, answer("a1", text(odd + odd, "streaming")))
-    await store.finish(begun.claim, answer("a1", odd * 2), "finished")
+    start = await begin(store, ask(user("u1", odd)))
+    await store.save(start.claim, answer("a1", text(odd, "streaming")))
+    await store.save(start.claim, answer("a1", text(odd + odd, "streaming")))
+    await store.finish(start.claim, answer("a1", odd * 2), "finished")
     assert await shown(store) == [odd, odd * 2]
 
 
@@ -244,29 +245,29 @@ async def test_a_message_that_no_client_would_accept_is_refused(store: ChatStore
 
 
 async def test_of_many_requests_at_once_one_begins(stores: Stores) -> None:
-    asked = [
+    requests = [
         stores[number % 2].begin(ask(user(f"u{number}")), owner="ada", run_id=f"r{number}") for number in range(12)
     ]
-    found = await asyncio.gather(*asked)
-    begun = [each for each in found if isinstance(each, Begun)]
-    busy = [each for each in found if isinstance(each, Busy)]
-    assert (len(begun), len(busy)) == (1, 11)
-    assert {each.claim.run_id for each in busy} == {begun[0].claim.run_id}
+    results = await asyncio.gather(*requests)
+    starts = [each for each in results if isinstance(each, Begun)]
+    busy = [each for each in results if isinstance(each, Busy)]
+    assert (len(starts), len(busy)) == (1, 11)
+    assert {each.claim.run_id for each in busy} == {starts[0].claim.run_id}
     assert len((await stores[0].load("c1", owner="ada")).messages) == 1, "what is refused is not stored"
 
 
 async def test_a_new_version_of_the_question_that_is_answered_is_told_from_other_requests(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1", "One")))
+    start = await begin(store, ask(user("u1", "One")))
     edited = await store.begin(ask(user("u1", "Two"), message_id="u1"), owner="ada", run_id="r2")
     other = await store.begin(ask(user("u2", "Two")), owner="ada", run_id="r3")
-    assert [edited, other] == [Busy(begun.claim, is_edit=True), Busy(begun.claim)]
+    assert [edited, other] == [Busy(start.claim, is_edit=True), Busy(start.claim)]
 
 
 async def test_a_chat_is_looked_up_without_its_messages(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1", "One")))
-    found = await store.look_up("c1", owner="ada")
-    assert (found.chat.title, found.running) == ("One", True)
-    await store.finish(begun.claim, answer("a1", "Fine."), "finished")
+    start = await begin(store, ask(user("u1", "One")))
+    summary = await store.look_up("c1", owner="ada")
+    assert (summary.chat.title, summary.running) == ("One", True)
+    await store.finish(start.claim, answer("a1", "Fine."), "finished")
     assert not (await store.look_up("c1", owner="ada")).running
     with pytest.raises(ChatNotFound):
         await store.look_up("c1", owner="bob")
@@ -274,10 +275,10 @@ async def test_a_chat_is_looked_up_without_its_messages(store: ChatStore) -> Non
 
 async def test_the_same_message_joins_its_answer(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1")))
-    assert await there.begin(ask(user("u1")), owner="ada", run_id="r2") == Joined(begun.claim)
+    start = await begin(here, ask(user("u1")))
+    assert await there.begin(ask(user("u1")), owner="ada", run_id="r2") == Joined(start.claim)
     again = await there.begin(ask(user("u1"), trigger=REGENERATE), owner="ada", run_id="r3")
-    assert again == Busy(begun.claim), "a regenerated answer is wanted anew"
+    assert again == Busy(start.claim), "a regenerated answer is wanted anew"
 
 
 async def test_when_an_answer_has_ended_the_chat_is_free(stores: Stores) -> None:
@@ -289,54 +290,75 @@ async def test_when_an_answer_has_ended_the_chat_is_free(stores: Stores) -> None
 
 async def test_a_dead_workers_chat_is_free_when_its_lease_expires(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.save(begun.claim, answer("a1", text("Half an ans", "streaming"), call("t1")))
-    await expire(here, begun.claim)
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.save(start.claim, answer("a1", text("Half an ans", "streaming"), call("t1")))
+    await expire(here, start.claim)
     loaded = await there.load("c1", owner="ada")
     error = {"state": "output-error", "errorText": "The run was lost before this tool finished."}
     lost = answer("a1", "Half an ans", {**call("t1"), **error})
     assert (loaded.messages, loaded.outcomes, loaded.running) == ([user("u1", "Q1"), lost], {"a1": "lost"}, None)
     with pytest.raises(ClaimLost):
-        await here.save(begun.claim, answer("a1", "Half an answer."))
+        await here.save(start.claim, answer("a1", "Half an answer."))
     with pytest.raises(ClaimLost):
-        await here.finish(begun.claim, answer("a1", "Half an answer."), "finished")
+        await here.finish(start.claim, answer("a1", "Half an answer."), "finished")
     with pytest.raises(ClaimLost):
-        await here.renew(begun.claim)
+        await here.renew(start.claim)
     after = await begin(there, ask(user("u2", "Q2")))
     assert after.request.messages[:2] == [user("u1", "Q1"), lost]
     with pytest.raises(ClaimLost):
-        await here.save(begun.claim, answer("a1", "Half an answer."))
+        await here.save(start.claim, answer("a1", "Half an answer."))
 
 
 async def test_a_lost_answer_is_reported_once(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1")))
-    await here.save(begun.claim, answer("a1", text("Half", "streaming")))
+    start = await begin(here, ask(user("u1")))
+    await here.save(start.claim, answer("a1", text("Half", "streaming")))
     assert await there.collect_lost() == []
-    await expire(here, begun.claim)
-    found = await there.collect_lost()
-    assert [(lost.claim, lost.message) for lost in found] == [(begun.claim, answer("a1", "Half"))]
+    await expire(here, start.claim)
+    losses = await there.collect_lost()
+    assert [(lost.claim, lost.message) for lost in losses] == [(start.claim, answer("a1", "Half"))]
     assert [*await here.collect_lost(), *await there.collect_lost()] == []
+
+
+async def test_answers_that_are_declared_lost_at_the_same_time_are_reported_once_each(stores: Stores) -> None:
+    here, there = stores
+    slow = await begin(here, ask(user("u1"), chat_id="slow"))
+    quick = await begin(here, ask(user("u1"), chat_id="quick"))
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def rest(claim: Claim) -> None:
+        if claim.chat_id == "slow":
+            is_asked.set()
+            await may_answer.wait()
+
+    there.rest = rest
+    losing = asyncio.create_task(there.lose("slow", slow.claim.run_id))
+    await is_asked.wait()
+    quick_losses = await there.lose("quick", quick.claim.run_id)
+    may_answer.set()
+    assert [lost.claim for lost in [*quick_losses, *await losing]] == [quick.claim, slow.claim]
 
 
 async def test_an_answer_is_handed_to_another_process(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.hand_over(begun.claim, 60)
-    taken = await there.take_over(begun.claim, run_id=begun.claim.run_id)
-    assert taken == begun.claim == await here.claim_of("c1", taken.run_id)
-    await there.save(taken, answer(taken.message_id, "Half"))
-    await there.finish(taken, answer(taken.message_id, "All"), "finished")
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.hand_over(start.claim, 60)
+    claim = await there.take_over(start.claim, run_id=start.claim.run_id)
+    assert claim == msgspec.structs.replace(start.claim, attempt=2) == await here.claim_of("c1", claim.run_id)
+    with pytest.raises(ClaimLost):
+        await here.save(start.claim, answer(claim.message_id, "Of the first process"))
+    await there.save(claim, answer(claim.message_id, "Half"))
+    await there.finish(claim, answer(claim.message_id, "All"), "finished")
     assert texts((await here.load("c1", owner="ada")).messages) == ["Q1", "All"]
-    assert await here.claim_of("c1", taken.run_id) is None
+    assert await here.claim_of("c1", claim.run_id) is None
 
 
 async def test_a_run_that_begins_anew_takes_the_chat_from_the_one_that_died(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    first = await here.take_over(begun.claim, run_id=begun.claim.run_id)
+    start = await begin(here, ask(user("u1", "Q1")))
+    first = await here.take_over(start.claim, run_id=start.claim.run_id)
     await here.save(first, answer(first.message_id, "First half"))
-    second = await there.take_over(begun.claim, run_id="second", instead_of=first.run_id)
+    second = await there.take_over(start.claim, run_id="second", instead_of=first.run_id)
     with pytest.raises(ClaimLost):
         await here.save(first, answer(first.message_id, "First half and more"))
     await there.save(second, answer(second.message_id, "Second"))
@@ -346,9 +368,9 @@ async def test_a_run_that_begins_anew_takes_the_chat_from_the_one_that_died(stor
 
 async def test_a_run_that_begins_anew_and_says_nothing_keeps_what_was_said(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.save(begun.claim, answer(begun.claim.message_id, "First half"))
-    second = await there.take_over(begun.claim, run_id="second", instead_of=begun.claim.run_id)
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.save(start.claim, answer(start.claim.message_id, "First half"))
+    second = await there.take_over(start.claim, run_id="second", instead_of=start.claim.run_id)
     await there.finish(second, answer(second.message_id), "failed")
     loaded = await here.load("c1", owner="ada")
     assert (texts(loaded.messages), list(loaded.outcomes.values())) == (["Q1", "First half"], ["failed"])
@@ -356,42 +378,47 @@ async def test_a_run_that_begins_anew_and_says_nothing_keeps_what_was_said(store
 
 async def test_a_chat_that_was_given_to_another_run_is_not_taken_over(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.finish(begun.claim, answer(begun.claim.message_id, "A1"), "finished")
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.finish(start.claim, answer(start.claim.message_id, "A1"), "finished")
     await begin(here, ask(user("u2", "Q2")))
     with pytest.raises(ClaimLost):
-        await there.take_over(begun.claim, run_id="late")
+        await there.take_over(start.claim, run_id="late")
 
 
 async def test_an_answer_that_is_known_to_be_lost_is_ended_with_what_is_known_of_it(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    run_id, message_id = begun.claim.run_id, begun.claim.message_id
-    await here.save(begun.claim, answer(message_id, "Half"))
+    start = await begin(here, ask(user("u1", "Q1")))
+    run_id, message_id = start.claim.run_id, start.claim.message_id
+    await here.save(start.claim, answer(message_id, "Half"), chunks=2)
 
-    async def rest(claim: Claim) -> UIMessage:
-        assert claim == begun.claim
-        return answer(message_id, "Half of it", call("t1"))
+    async def rest(claim: Claim) -> LoggedAnswer:
+        assert claim == start.claim
+        return LoggedAnswer(answer(message_id, "Half of it", call("t1")), chunks=4)
 
-    assert await there.lose("c1", "another run", rest) == []
-    [lost] = await there.lose("c1", run_id, rest)
+    there.rest = rest
+    assert await there.lose("c1", "another run") == []
+    [lost] = await there.lose("c1", run_id)
     error = {"state": "output-error", "errorText": "The run was lost before this tool finished."}
     assert lost.message == answer(message_id, "Half of it", {**call("t1"), **error})
     assert (await here.load("c1", owner="ada")).messages[-1] == lost.message
-    assert [*await there.lose("c1", run_id, rest), *await here.collect_lost(rest)] == []
+    assert [*await there.lose("c1", run_id), *await here.collect_lost()] == []
     await begin(here, ask(user("u2", "Q2")))
 
 
-async def test_what_is_known_elsewhere_counts_if_it_is_more_than_what_was_saved(stores: Stores) -> None:
+@pytest.mark.parametrize(("chunks", "text"), [(8, "Old and long"), (9, "Old and long"), (10, "New")])
+async def test_what_is_known_elsewhere_counts_if_it_is_newer_than_what_was_saved(
+    stores: Stores, chunks: int, text: str
+) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1", "Q1")))
-    await here.save(begun.claim, answer(begun.claim.message_id, "All of it"))
+    start = await begin(here, ask(user("u1", "Q1")))
+    await here.save(start.claim, answer(start.claim.message_id, "Old and long"), chunks=9)
 
-    async def rest(claim: Claim) -> UIMessage:
-        return answer(claim.message_id, "All")
+    async def rest(claim: Claim) -> LoggedAnswer:
+        return LoggedAnswer(answer(claim.message_id, "New"), chunks)
 
-    [lost] = await there.lose("c1", begun.claim.run_id, rest)
-    assert lost.message == answer(begun.claim.message_id, "All of it")
+    there.rest = rest
+    [lost] = await there.lose("c1", start.claim.run_id)
+    assert lost.message == answer(start.claim.message_id, text)
 
 
 async def test_a_lost_answer_that_the_next_request_finds_is_reported_too(stores: Stores) -> None:
@@ -411,7 +438,7 @@ async def test_a_lease_ends_by_itself(make: Make) -> None:
 
 
 async def test_every_write_renews_the_claim(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
 
     async def expires() -> float:
         async with store.transaction("c1", writes=False) as transaction:
@@ -423,7 +450,7 @@ async def test_every_write_renews_the_claim(store: ChatStore) -> None:
     for lease in (100, 200, 300, 400):
         store.lease = lease
         await (
-            store.renew(begun.claim) if lease == 100 else store.save(begun.claim, answer("a1", "A" * (lease // 300)))
+            store.renew(start.claim) if lease == 100 else store.save(start.claim, answer("a1", "A" * (lease // 300)))
         )
         times.append(await expires())
     assert times == sorted(set(times))
@@ -436,8 +463,8 @@ async def test_the_state_of_a_paused_agent_is_kept_with_its_chat_and_taken_once(
     await here.states_of("c1").keep_state("h1", b"first")
     await here.states_of("c1").keep_state("h1", b"second")
     await here.states_of("c2").keep_state("h1", b"of another chat")
-    taken = [await there.states_of("c1").take_state(handle) for handle in ("h2", "h1", "h1")]
-    assert taken == [None, b"second", None]
+    states = [await there.states_of("c1").take_state(handle) for handle in ("h2", "h1", "h1")]
+    assert states == [None, b"second", None]
     assert await there.states_of("c2").take_state("h1") == b"of another chat"
 
 
@@ -451,10 +478,10 @@ async def test_the_state_of_a_paused_agent_is_deleted_with_its_chat(store: ChatS
 
 
 async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
     await store.delete("c1", owner="ada")
     with pytest.raises(ClaimLost):
-        await store.save(begun.claim, answer("a1", "Hello."))
+        await store.save(start.claim, answer("a1", "Hello."))
     with pytest.raises(ChatNotFound):
         await store.load("c1", owner="ada")
 
@@ -464,7 +491,7 @@ async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
 
 async def test_what_was_saved_last_is_what_is_left(stores: Stores) -> None:
     here, there = stores
-    begun = await begin(here, ask(user("u1")))
+    start = await begin(here, ask(user("u1")))
     states: list[Any] = [
         answer("a1", text("One", "streaming")),
         answer("a1", text("One two", "streaming")),
@@ -475,9 +502,9 @@ async def test_what_was_saved_last_is_what_is_left(stores: Stores) -> None:
         {**answer("a1", "One two.", text("Three " * 51, "streaming")), "metadata": {"model": "m"}},
     ]
     for state in states:
-        await here.save(begun.claim, state)
-    await here.save(begun.claim, states[-1])
-    await expire(here, begun.claim)
+        await here.save(start.claim, state)
+    await here.save(start.claim, states[-1])
+    await expire(here, start.claim)
     lost = await there.collect_lost()
     assert lost[0].message == {**states[-1], "parts": [text("One two.", "done"), text("Three " * 51, "done")]}
     assert (await here.load("c1", owner="ada")).messages[-1] == lost[0].message
@@ -488,7 +515,7 @@ async def test_what_was_saved_last_is_what_is_left(stores: Stores) -> None:
 
 @pytest.mark.parametrize("outcome", ["failed", "stopped"])
 async def test_a_bad_end_leaves_nothing_open_but_what_can_be_answered(store: ChatStore, outcome: Any) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
     message = answer(
         "a1",
         text("Let me", "streaming"),
@@ -502,7 +529,7 @@ async def test_a_bad_end_leaves_nothing_open_but_what_can_be_answered(store: Cha
         call("client"),
         call("done", "output-available", output=1),
     )
-    stored = await store.finish(begun.claim, message, outcome, answerable={"open", "client"})
+    stored = await store.finish(start.claim, message, outcome, answerable={"open", "client"})
     assert stored is not None
     calls = {part["toolCallId"]: part for part in map(dict, stored["parts"]) if "toolCallId" in part}
     assert {call_id: part["state"] for call_id, part in calls.items()} == {
@@ -528,10 +555,10 @@ async def test_a_bad_end_leaves_nothing_open_but_what_can_be_answered(store: Cha
 async def test_what_is_stored_after_a_bad_end_is_valid_in_every_release(
     store: ChatStore, outcome: Any, sdk: str
 ) -> None:
-    begun = await begin(store, ask(user("u1")))
+    start = await begin(store, ask(user("u1")))
     cut = {"type": "tool-weather", "toolCallId": "t1", "state": "input-streaming"}
     dynamic = {"type": "dynamic-tool", "toolName": "x", "toolCallId": "t2", "state": "input-available", "input": 1}
-    await store.finish(begun.claim, answer("a1", text("Hm", "streaming"), cut, dynamic), outcome)
+    await store.finish(start.claim, answer("a1", text("Hm", "streaming"), cut, dynamic), outcome)
     loaded = await store.load("c1", owner="ada")
     assert validate_messages(loaded.messages, sdk=sdk) == loaded.messages
 
@@ -546,23 +573,23 @@ async def waiting(store: ChatStore, *parts: dict[str, Any] | str) -> str:
 async def test_an_approval_is_taken_with_the_start_of_its_run(store: ChatStore) -> None:
     message_id = await waiting(store, asks("t1", "p1"))
     copy = answer(message_id, answers("t1", "p1", True, reason="Fine."))
-    begun = await begin(store, ask(copy, message_id=message_id))
-    assert begun.continues == copy
-    assert [(each.approval_id, each.approved, each.reason) for each in begun.request.approvals] == [
+    start = await begin(store, ask(copy, message_id=message_id))
+    assert start.continues == copy
+    assert [(each.approval_id, each.approved, each.reason) for each in start.request.approvals] == [
         ("p1", True, "Fine.")
     ]
-    assert (begun.claim.message_id, begun.claim.given, begun.claim.answerable) == (message_id, ("t1",), ())
+    assert (start.claim.message_id, start.claim.given, start.claim.answerable) == (message_id, ("t1",), ())
 
 
 @pytest.mark.parametrize("approved", [True, False])
 async def test_the_second_answer_sees_the_first_one(stores: Stores, approved: bool) -> None:
     here, there = stores
     message_id = await waiting(here, asks("t1", "p1"))
-    begun = await begin(here, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
+    start = await begin(here, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
     second = ask(answer(message_id, answers("t1", "p1", approved)), message_id=message_id)
-    assert await there.begin(second, owner="ada", run_id="r2") == Joined(begun.claim, has_message=True)
+    assert await there.begin(second, owner="ada", run_id="r2") == Joined(start.claim, has_message=True)
     done = call("t1", "output-available", approval={"id": "p1", "approved": True}, output="21 °C")
-    await here.finish(begun.claim, answer(message_id, done, "It is warm."), "finished")
+    await here.finish(start.claim, answer(message_id, done, "It is warm."), "finished")
     stored = answer(message_id, done, "It is warm.")
     assert await there.begin(second, owner="ada", run_id="r3") == Answered(stored, second.messages[0])
     assert (await there.load("c1", owner="ada")).messages[-1] == stored
@@ -570,7 +597,7 @@ async def test_the_second_answer_sees_the_first_one(stores: Stores, approved: bo
 
 async def test_of_many_answers_at_once_one_is_taken(stores: Stores) -> None:
     message_id = await waiting(stores[0], asks("t1", "p1"))
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         *[
             stores[number % 2].begin(
                 ask(answer(message_id, answers("t1", "p1", number % 3 == 0)), message_id=message_id),
@@ -580,9 +607,9 @@ async def test_of_many_answers_at_once_one_is_taken(stores: Stores) -> None:
             for number in range(10)
         ]
     )
-    begun = [each for each in found if isinstance(each, Begun)]
-    assert len(begun) == 1
-    assert [each for each in found if each is not begun[0]] == [Joined(begun[0].claim, has_message=True)] * 9
+    starts = [each for each in results if isinstance(each, Begun)]
+    assert len(starts) == 1
+    assert [each for each in results if each is not starts[0]] == [Joined(starts[0].claim, has_message=True)] * 9
 
 
 async def test_an_approval_whose_run_was_lost_is_told_again_as_given(stores: Stores) -> None:
@@ -598,19 +625,19 @@ async def test_an_approval_whose_run_was_lost_is_told_again_as_given(stores: Sto
 
 async def test_an_output_whose_run_failed_is_given_again(store: ChatStore) -> None:
     message_id = await waiting(store, call("t1"))
-    given = call("t1", "output-available", output=21)
-    copy = answer(message_id, given)
+    output_part = call("t1", "output-available", output=21)
+    copy = answer(message_id, output_part)
     request = ask(copy, message_id=message_id)
-    begun = await begin(store, request)
-    assert [(each.tool_call_id, each.output) for each in begun.request.tool_outputs] == [("t1", 21)]
-    await store.finish(begun.claim, copy, "failed")
-    begun = await begin(store, request)
-    assert [each.tool_call_id for each in begun.request.tool_outputs] == ["t1"]
-    await store.finish(begun.claim, answer(message_id, given, "Warm."), "finished")
+    start = await begin(store, request)
+    assert [(each.tool_call_id, each.output) for each in start.request.tool_outputs] == [("t1", 21)]
+    await store.finish(start.claim, copy, "failed")
+    start = await begin(store, request)
+    assert [each.tool_call_id for each in start.request.tool_outputs] == ["t1"]
+    await store.finish(start.claim, answer(message_id, output_part, "Warm."), "finished")
     assert isinstance(await store.begin(request, owner="ada", run_id="r3"), Answered)
-    seen = answer(message_id, given, "Warm.")
-    begun = await begin(store, ask(seen, message_id=message_id))
-    assert begun.request.tool_outputs == [], "what a run has used is not given twice"
+    message = answer(message_id, output_part, "Warm.")
+    start = await begin(store, ask(message, message_id=message_id))
+    assert start.request.tool_outputs == [], "what a run has used is not given twice"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "stopped", "lost"])
@@ -619,10 +646,10 @@ async def test_an_approval_whose_tool_has_an_outcome_is_not_given_again_as_an_ou
     store: ChatStore, outcome: Any, ran: bool
 ) -> None:
     message_id = await waiting(store, asks("t1", "p1"))
-    begun = await begin(store, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
+    start = await begin(store, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
     done = call("t1", "output-available", approval={"id": "p1", "approved": True}, output=21)
-    said = answer(message_id, done if ran else answers("t1", "p1", True), "Half")
-    stored = await store.finish(begun.claim, said, outcome)
+    message = answer(message_id, done if ran else answers("t1", "p1", True), "Half")
+    stored = await store.finish(start.claim, message, outcome)
     assert stored is not None
     again = await begin(store, ask(stored, message_id=message_id))
     is_open = outcome == "lost" and not ran
@@ -642,8 +669,8 @@ async def test_only_the_outcome_of_an_open_call_is_taken(store: ChatStore) -> No
         call("t4", "output-available", output="unasked"),
     )
     copy["metadata"] = {"forged": True}
-    begun = await begin(store, ask(copy, message_id=message_id))
-    assert begun.continues == answer(
+    start = await begin(store, ask(copy, message_id=message_id))
+    assert start.continues == answer(
         message_id,
         "Before.",
         call("t1", "output-available", output=1),
@@ -653,7 +680,7 @@ async def test_only_the_outcome_of_an_open_call_is_taken(store: ChatStore) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "taken"),
+    ("part", "outcome"),
     [
         pytest.param(call("t1", "output-available"), {"state": "output-available", "output": None}, id="no-output"),
         pytest.param(
@@ -667,15 +694,15 @@ async def test_only_the_outcome_of_an_open_call_is_taken(store: ChatStore) -> No
         pytest.param(answers("t1", "p1", True), None, id="not-an-approval"),
     ],
 )
-async def test_a_client_tools_outcome(store: ChatStore, told: Any, taken: Any) -> None:
+async def test_a_client_tools_outcome(store: ChatStore, part: Any, outcome: Any) -> None:
     message_id = await waiting(store, call("t1"))
-    begun = await begin(store, ask(answer(message_id, told), message_id=message_id))
-    assert begun.continues == answer(message_id, {**call("t1"), **(taken or {})})
-    assert begun.claim.answerable == (() if taken else ("t1",))
+    start = await begin(store, ask(answer(message_id, part), message_id=message_id))
+    assert start.continues == answer(message_id, {**call("t1"), **(outcome or {})})
+    assert start.claim.answerable == (() if outcome else ("t1",))
 
 
 @pytest.mark.parametrize(
-    "told",
+    "part",
     [
         pytest.param(answers("t1", "other", True), id="another-approval"),
         pytest.param(call("t1", "approval-responded", approval={"id": "p1"}), id="without-approved"),
@@ -684,32 +711,32 @@ async def test_a_client_tools_outcome(store: ChatStore, told: Any, taken: Any) -
         pytest.param(call("t1", "output-available", output=1), id="an-output"),
     ],
 )
-async def test_what_does_not_answer_an_approval_leaves_it_open(store: ChatStore, told: Any) -> None:
+async def test_what_does_not_answer_an_approval_leaves_it_open(store: ChatStore, part: Any) -> None:
     message_id = await waiting(store, asks("t1", "p1"))
-    begun = await begin(store, ask(answer(message_id, told), message_id=message_id))
-    assert begun.continues == answer(message_id, asks("t1", "p1"))
+    start = await begin(store, ask(answer(message_id, part), message_id=message_id))
+    assert start.continues == answer(message_id, asks("t1", "p1"))
 
 
 async def test_a_late_approval_continues_the_message_that_message_id_names(store: ChatStore) -> None:
     first = await waiting(store, asks("t1", "p1"))
     second = await turn(store, ask(user("u2", "Q2")), "A2")
-    begun = await begin(store, ask(answer(second, answers("t1", "p1", True)), message_id=first))
-    assert (begun.claim.message_id, begun.continues) == (first, answer(first, asks("t1", "p1")))
+    start = await begin(store, ask(answer(second, answers("t1", "p1", True)), message_id=first))
+    assert (start.claim.message_id, start.continues) == (first, answer(first, asks("t1", "p1")))
     loaded = await store.load("c1", owner="ada")
-    assert (texts(loaded.messages), loaded.running) == (["Q1"], begun.claim)
+    assert (texts(loaded.messages), loaded.running) == (["Q1"], start.claim)
     assert [each["message"]["id"] for each in (await store.load("c1", owner="ada", tree=True)).tree] == ["u1"]
-    await store.finish(begun.claim, answer(first, asks("t1", "p1"), "Still open."), "waiting")
-    begun = await begin(store, ask(answer(first, answers("t1", "p1", True), "Still open."), message_id=first))
-    assert ids(begun.request.messages) == ["u1", first]
-    assert [each.approval_id for each in begun.request.approvals] == ["p1"]
-    await store.finish(begun.claim, answer(first, "Done."), "finished")
+    await store.finish(start.claim, answer(first, asks("t1", "p1"), "Still open."), "waiting")
+    start = await begin(store, ask(answer(first, answers("t1", "p1", True), "Still open."), message_id=first))
+    assert ids(start.request.messages) == ["u1", first]
+    assert [each.approval_id for each in start.request.approvals] == ["p1"]
+    await store.finish(start.claim, answer(first, "Done."), "finished")
     assert await shown(store) == ["Q1", "Done.", "Q2", "A2"]
 
 
 async def test_an_open_call_of_the_continued_message_stays_open_after_a_bad_end(store: ChatStore) -> None:
     message_id = await waiting(store, call("t1"), asks("t2", "p2"))
-    begun = await begin(store, ask(answer(message_id, answers("t2", "p2", True)), message_id=message_id))
-    stored = await store.finish(begun.claim, answer(message_id, call("t1"), call("t3")), "stopped")
+    start = await begin(store, ask(answer(message_id, answers("t2", "p2", True)), message_id=message_id))
+    stored = await store.finish(start.claim, answer(message_id, call("t1"), call("t3")), "stopped")
     assert stored is not None
     assert [dict(part)["state"] for part in stored["parts"]] == ["input-available", "output-error"]
 
@@ -734,13 +761,13 @@ async def test_an_edit_makes_a_version_with_an_id_of_its_own(store: ChatStore) -
 
 async def test_an_answer_that_runs_on_another_branch_is_not_running_on_the_one_that_is_shown(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1", "Q1")), "A1")
-    begun = await begin(store, ask(user("u1", "Q1 edited"), message_id="u1"))
-    assert (await store.load("c1", owner="ada")).running == begun.claim
+    start = await begin(store, ask(user("u1", "Q1 edited"), message_id="u1"))
+    assert (await store.load("c1", owner="ada")).running == start.claim
     await store.change("c1", owner="ada", head_id=first)
     loaded = await store.load("c1", owner="ada")
     assert (texts(loaded.messages), loaded.running) == (["Q1", "A1"], None)
     assert (await store.look_up("c1", owner="ada")).running
-    await store.finish(begun.claim, answer("a2", "A2"), "finished")
+    await store.finish(start.claim, answer("a2", "A2"), "finished")
 
 
 async def test_after_an_edit_the_clients_id_means_the_version_that_is_shown(store: ChatStore) -> None:
@@ -793,10 +820,10 @@ async def test_the_first_version_of_an_edited_message_is_shown_again(store: Chat
 
 async def test_an_answer_does_not_take_a_page_away_from_the_branch_it_switched_to(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1", "Q1")), "A1")
-    begun = await begin(store, ask(user("u1", "Q1"), trigger=REGENERATE))
+    start = await begin(store, ask(user("u1", "Q1"), trigger=REGENERATE))
     await store.change("c1", owner="ada", head_id=first)
-    await store.save(begun.claim, answer("a2", "A2"))
-    await store.finish(begun.claim, answer("a2", "A2"), "finished")
+    await store.save(start.claim, answer("a2", "A2"))
+    await store.finish(start.claim, answer("a2", "A2"), "finished")
     loaded = await store.load("c1", owner="ada")
     assert (texts(loaded.messages), loaded.siblings) == (["Q1", "A1"], {first: [first, "a2"]})
 
@@ -814,34 +841,34 @@ async def test_continuing_an_answer_of_another_branch_shows_that_branch(store: C
 
 async def test_a_history_is_imported_only_if_that_is_allowed(store: ChatStore) -> None:
     history = [user("u1", "Q1"), answer("a1", "A1"), user("u2", "Q2")]
-    begun = await begin(store, ask(*history, chat_id="c1"))
-    assert texts(begun.request.messages) == ["Q2"]
-    begun = await begin(store, ask(*history, chat_id="c2"), check_import=unchanged)
-    assert begun.request.messages == history
+    start = await begin(store, ask(*history, chat_id="c1"))
+    assert texts(start.request.messages) == ["Q2"]
+    start = await begin(store, ask(*history, chat_id="c2"), check_import=unchanged)
+    assert start.request.messages == history
     loaded = await store.load("c2", owner="ada")
     assert (loaded.messages, loaded.outcomes, loaded.chat.title) == (history, {"a1": "finished"}, "Q1")
 
 
 async def test_a_known_chat_imports_nothing(store: ChatStore) -> None:
     await turn(store, ask(user("u1", "Q1")), "A1")
-    begun = await begin(
+    start = await begin(
         store, ask(user("x", "Forged"), answer("y", "Forged"), user("u2", "Q2")), check_import=unchanged
     )
-    assert texts(begun.request.messages) == ["Q1", "A1", "Q2"]
+    assert texts(start.request.messages) == ["Q1", "A1", "Q2"]
 
 
 async def test_an_imported_answer_goes_on_with_what_the_server_has_checked(store: ChatStore) -> None:
     history = [user("u1", "Q1"), answer("a1", call("t1", "output-available", output=1))]
     request = msgspec.structs.replace(ask(*history, message_id="a1"), pending_calls=frozenset({"t1"}))
-    begun = await begin(store, request, check_import=unchanged)
-    assert (begun.continues, begun.request.messages) == (history[1], history)
-    assert [each.tool_call_id for each in begun.request.tool_outputs] == ["t1"]
+    start = await begin(store, request, check_import=unchanged)
+    assert (start.continues, start.request.messages) == (history[1], history)
+    assert [each.tool_call_id for each in start.request.tool_outputs] == ["t1"]
 
 
 async def test_what_no_client_would_accept_is_not_imported(store: ChatStore) -> None:
     history = [user("u1", "Q1"), answer("a1", {"type": "unheard-of"}), user("u2", "Q2")]
-    begun = await begin(store, ask(*history), check_import=unchanged)
-    assert texts(begun.request.messages) == ["Q1", "Q2"]
+    start = await begin(store, ask(*history), check_import=unchanged)
+    assert texts(start.request.messages) == ["Q1", "Q2"]
 
 
 # -- Files.
@@ -874,9 +901,9 @@ async def test_a_message_with_a_stored_file_is_known_again(make: Make) -> None:
     urls = FileUrls("https://example.com/files/")
     reloaded = urls.write((await store.load("c1", owner="ada")).messages[0])
     for message in (user("u1", "Look", picture()), reloaded):
-        begun = await begin(store, ask(message), files=urls)
-        assert len(begun.request.messages) == 1
-        await store.finish(begun.claim, answer("", "Again"), "finished")
+        start = await begin(store, ask(message), files=urls)
+        assert len(start.request.messages) == 1
+        await store.finish(start.claim, answer("", "Again"), "finished")
     assert len((await store.load("c1", owner="ada")).siblings) == 1, "the answer has versions, the question has none"
 
 
@@ -886,8 +913,8 @@ async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Mak
     for number, url in enumerate(urls):
         await turn(store, ask(user(f"u{number}", "Look", picture(url))), "A")
     messages = (await store.load("c1", owner="ada")).messages
-    gone = {**picture("usechat-file:00"), "filename": "gone.png"}
-    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", gone)], limit=250)
+    missing_file = {**picture("usechat-file:00"), "filename": "gone.png"}
+    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", missing_file)], limit=250)
     first = [message["parts"][0] for message in loaded if message["role"] == "user"]
     assert first == [
         text("[The file (image/png) is not included.]"),
@@ -898,7 +925,7 @@ async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Mak
 
 
 class Shelf:
-    """A store of files; one that is away fails with an error of its own."""
+    """A store of files; while it is away, it fails with an error that is not one of usechat."""
 
     def __init__(self) -> None:
         self.blobs: dict[tuple[str, str], Blob] = {}
@@ -924,13 +951,13 @@ class Shelf:
 async def test_a_store_of_files_that_is_away_is_like_a_database_that_is(make: Make) -> None:
     shelf = Shelf()
     store, _ = await make(inline_limit=1_000, blobs=shelf)
-    begun = await begin(store, ask(user("u1")))
-    seen = answer(begun.claim.message_id, picture())
+    start = await begin(store, ask(user("u1")))
+    message = answer(start.claim.message_id, picture())
     shelf.is_away = True
     doings: list[Callable[[], Awaitable[Any]]] = [
         lambda: begin(store, ask(user("u2", "Look", picture()), chat_id="c2")),
-        lambda: store.save(begun.claim, seen),
-        lambda: store.finish(begun.claim, seen, "finished"),
+        lambda: store.save(start.claim, message),
+        lambda: store.finish(start.claim, message, "finished"),
         lambda: store.file("c1", "0", owner="ada"),
         lambda: store.delete("c1", owner="ada"),
         lambda: store.delete_owner("ada"),
@@ -940,7 +967,7 @@ async def test_a_store_of_files_that_is_away_is_like_a_database_that_is(make: Ma
             await do()
     assert await store.ids_of(owner="ada") == ["c1"], "what could not be done was not done"
     shelf.is_away = False
-    await store.finish(begun.claim, seen, "finished")
+    await store.finish(start.claim, message, "finished")
     assert len(shelf.blobs) == 1
     await asyncio.sleep(0.01)  # nothing was said for longer than no time
     shelf.is_away = True
@@ -982,14 +1009,14 @@ async def fill(store: ChatStore, *chat_ids: str) -> None:
 async def test_the_list_has_the_last_updated_first(store: ChatStore) -> None:
     await fill(store, "one", "two", "three")
     assert await listed(store) == ["three", "two", "one"]
-    begun = await begin(store, ask(user("u2"), chat_id="one"))
+    start = await begin(store, ask(user("u2"), chat_id="one"))
     page = await store.list_chats("ada")
     assert [(each.chat.id, each.chat.title, each.running) for each in page.chats] == [
         ("one", "About one", True),
         ("three", "About three", False),
         ("two", "About two", False),
     ]
-    assert (page.next_cursor, begun.is_new) == (None, False)
+    assert (page.next_cursor, start.is_new) == (None, False)
 
 
 async def test_a_page_of_the_list_does_not_shift_when_chats_are_added(store: ChatStore) -> None:
@@ -1025,7 +1052,7 @@ async def test_pinned_chats_come_first_and_archived_ones_can_be_left_out(store: 
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "chat_ids"),
     [
         ("ANSWER TO b", ["b"]),
         ("about", ["c", "b", "a"]),
@@ -1038,10 +1065,10 @@ async def test_pinned_chats_come_first_and_archived_ones_can_be_left_out(store: 
         ("\0", ["size", "c", "b", "a"]),
     ],
 )
-async def test_chats_are_found_by_title_and_text(store: ChatStore, query: str, found: list[str]) -> None:
+async def test_chats_are_found_by_title_and_text(store: ChatStore, query: str, chat_ids: list[str]) -> None:
     await fill(store, "a", "b", "c")
     await turn(store, ask(user("u1", "Welche Größe? 100%"), chat_id="size"), "Antwort")
-    assert await listed(store, query=query) == found
+    assert await listed(store, query=query) == chat_ids
 
 
 async def test_people_see_their_own_chats_only(store: ChatStore) -> None:
@@ -1096,8 +1123,8 @@ async def test_every_turn_is_a_new_version(store: ChatStore) -> None:
 
 
 async def test_a_title_is_the_first_words_then_a_functions_then_a_persons(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1", "How long does it take to fly from Rome to Tokyo with a stop in Doha?")))
-    assert begun.chat.title == "How long does it take to fly from Rome to Tokyo with a stop…"
+    start = await begin(store, ask(user("u1", "How long does it take to fly from Rome to Tokyo with a stop in Doha?")))
+    assert start.chat.title == "How long does it take to fly from Rome to Tokyo with a stop…"
     suggested = await store.suggest_title("c1", "Rome to Tokyo")
     assert suggested is not None
     assert suggested.title == "Rome to Tokyo"
@@ -1133,17 +1160,17 @@ async def test_with_the_tree_what_stands_beside_messages_is_about_all_branches(s
 
 
 async def test_a_chat_remembers_which_agent_answers(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1")), agent="travel")
-    await store.finish(begun.claim, answer("a1", "A1"), "finished")
-    begun = await begin(store, ask(user("u2")))
-    assert begun.chat.agent == "travel"
+    start = await begin(store, ask(user("u1")), agent="travel")
+    await store.finish(start.claim, answer("a1", "A1"), "finished")
+    start = await begin(store, ask(user("u2")))
+    assert start.chat.agent == "travel"
 
 
 async def test_an_answer_remembers_which_agent_made_it(store: ChatStore) -> None:
     for agent in ("travel", "weather"):
-        begun = await begin(store, ask(user("u1"), trigger=REGENERATE), agent=agent)
-        await store.save(begun.claim, answer(f"a-{agent}", "Shall I?"))
-        await store.finish(begun.claim, answer(f"a-{agent}", "Shall I?", asks("t1", "p1")), "waiting")
+        start = await begin(store, ask(user("u1"), trigger=REGENERATE), agent=agent)
+        await store.save(start.claim, answer(f"a-{agent}", "Shall I?"))
+        await store.finish(start.claim, answer(f"a-{agent}", "Shall I?", asks("t1", "p1")), "waiting")
     approved = ask(answer("a-travel", answers("t1", "p1", True)), message_id="a-travel")
     assert await store.agents_of(approved, owner="ada") == ("weather", "travel")
     assert await store.agents_of(ask(user("u2")), owner="ada") == ("weather", "")
@@ -1175,9 +1202,9 @@ async def test_chats_that_nobody_changed_for_long_are_deleted(store: ChatStore) 
 
 
 async def test_an_old_chat_that_is_being_answered_is_not_deleted(store: ChatStore) -> None:
-    begun = await begin(store, ask(user("u1", "A question whose answer takes very long")))
+    start = await begin(store, ask(user("u1", "A question whose answer takes very long")))
     assert await store.delete_unchanged(-1) == 0
-    await store.finish(begun.claim, answer("a1", "A1"), "finished")
+    await store.finish(start.claim, answer("a1", "A1"), "finished")
     assert await shown(store) == ["A question whose answer takes very long", "A1"]
     assert await store.delete_unchanged(-1) == 1
 
@@ -1210,8 +1237,8 @@ async def test_an_exported_chat_is_restored_without_loss(make: Make) -> None:
 
 async def test_a_chat_that_is_exported_while_it_is_answered_shows_its_question(store: ChatStore) -> None:
     await turn(store, ask(user("u1", "Q1")), "A1")
-    begun = await begin(store, ask(user("u2", "Q2")))
-    await store.save(begun.claim, answer(begun.claim.message_id, "A"))
+    start = await begin(store, ask(user("u2", "Q2")))
+    await store.save(start.claim, answer(start.claim.message_id, "A"))
     document = await store.export("c1", owner="ada")
     await store.delete("c1", owner="ada")
     await store.restore(document)

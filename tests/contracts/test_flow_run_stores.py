@@ -111,9 +111,14 @@ def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(stor
 
 def test_a_run_whose_process_is_gone_is_found_and_one_that_runs_is_not(store: FlowRunStore) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        gone = this_process().replace(f"/{os.getpid()}/", f"/{process.pid}/")
+        dead_process = this_process().replace(f"/{os.getpid()}/", f"/{process.pid}/")
         process.kill()
-    for chat_id, name in (("gone", gone), ("here", this_process()), ("elsewhere", "another-host/1/2"), ("old", "")):
+    for chat_id, name in (
+        ("gone", dead_process),
+        ("here", this_process()),
+        ("elsewhere", "another-host/1/2"),
+        ("old", ""),
+    ):
         run = {"status": "running", "owner": "", "input": {"chatId": chat_id}, "process": name}
         store.save_snapshot(f"run of {chat_id}", run)
     assert [store.unfinished_run(chat_id) for chat_id in ("gone", "here", "elsewhere", "old")] == [
@@ -229,11 +234,11 @@ async def test_a_flow_that_paused_on_one_worker_goes_on_at_another_and_only_once
 
 
 def test_a_database_that_cannot_be_used_is_told_when_it_is_opened(postgres: str) -> None:
-    for url, told in [
+    for url, message in [
         ("postgresql://user:secret@127.0.0.1:1/runs", "ConnectionRefusedError"),
         (postgres.replace("/postgres?", "/missing?"), 'database "missing" does not exist'),
     ]:
-        with PostgresRunStore(url) as store, pytest.raises(InvalidSetting, match=told) as raised:
+        with PostgresRunStore(url) as store, pytest.raises(InvalidSetting, match=message) as raised:
             store.open()
         assert "the run database cannot be used" in str(raised.value)
         assert "secret" not in str(raised.value)

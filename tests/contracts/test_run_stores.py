@@ -10,15 +10,17 @@ import pytest
 
 from tests.redis_deployments import Deployment, redis_cluster, redis_sentinel
 from tests.redis_server import PATIENCE, SERVERS, redis_server
+from tests.runs.test_manager import settings_of
 from usechat.errors import ChatBusy
 from usechat.protocol.chunks import FinishChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.manager import Conflict, Reading, RunManager
+from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
-from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo, RunState
+from usechat.runs.settings import Conflict
 from usechat.runs.store import RunStore
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
@@ -47,7 +49,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Deployment | None]:
 
 @pytest.fixture
 async def make(server: Deployment | None) -> AsyncIterator[Callable[..., Stores]]:
-    made: list[RunStore] = []
+    stores: list[RunStore] = []
 
     def make(remember: float = 600) -> Stores:
         if server is None:
@@ -55,11 +57,11 @@ async def make(server: Deployment | None) -> AsyncIterator[Callable[..., Stores]
             return alone, alone
         prefix = next(_prefixes)
         pair = tuple(RedisRuns(server.url, lease=30, remember=remember, prefix=prefix) for _ in range(2))
-        made.extend(pair)
+        stores.extend(pair)
         return pair[0], pair[1]
 
     yield make
-    for store in made:
+    for store in stores:
         await store.close()
 
 
@@ -97,8 +99,8 @@ async def test_the_state_of_a_paused_agent_is_taken_once_by_any_worker(stores: S
     here, there = stores
     for state in (b"old", b"new"):
         await here.keep_state("h1", state)
-    taken = await asyncio.gather(*(store.take_state("h1") for store in (here, there, here)))
-    assert sorted(filter(None, taken)) == [b"new"]
+    states = await asyncio.gather(*(store.take_state("h1") for store in (here, there, here)))
+    assert sorted(filter(None, states)) == [b"new"]
     assert await there.take_state("h1") is None
 
 
@@ -224,22 +226,18 @@ class Worker:
     """A manager, and what it is asked."""
 
     def __init__(self, store: RunStore, conflict: Conflict, unread_timeout: float | None) -> None:
-        self.manager = RunManager(
-            store,
-            timeouts=Timeouts(stop=PATIENCE),
-            unread_timeout=unread_timeout,
-            conflict=conflict,
-            describe=lambda error, _info: str(error),
-        )
+        self.manager = RunManager(store, settings_of(unread_timeout, conflict=conflict))
 
     async def start(
         self, agent: Agent, run_id: str = "r1", user_id: str = "u1", continues: Mapping[str, Any] | None = None
     ) -> Reading:
         message = {"id": user_id, "role": "user", "parts": [{"type": "text", "text": "hi"}]}
-        asked = ChatRequest.parse({"id": "c1", "messages": [message]})
+        request = ChatRequest.parse({"id": "c1", "messages": [message]})
         message_id = continues["id"] if continues else f"m-{run_id}"
         info = RunInfo(run_id, "c1", message_id, "7", user_id, "someone")
-        return await self.manager.start(info, as_source(agent.answer), TurnContext(asked), continues=continues)
+        return await self.manager.start(
+            info, as_source(agent.answer), PreparedRun(info, TurnContext(request), continues)
+        )
 
     async def attach(self, sdk: str = "7") -> Reading:
         info = await self.manager.latest("c1")
@@ -265,23 +263,23 @@ async def workers(stores: Stores, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 async def read_until(reading: Reading, word: bytes) -> bytes:
-    seen = b""
+    data = b""
     async with asyncio.timeout(PATIENCE):
-        while word not in seen:
+        while word not in data:
             frames = await reading.read()
-            assert isinstance(frames, bytes), (seen, frames)
-            seen += frames
-    return seen
+            assert isinstance(frames, bytes), (data, frames)
+            data += frames
+    return data
 
 
 async def read_all(reading: Reading) -> bytes:
-    seen = []
+    blocks = []
     async with asyncio.timeout(PATIENCE):
         while isinstance(frames := await reading.read(), bytes):
-            seen.append(frames)
+            blocks.append(frames)
     reading.close()
     assert frames is None
-    return b"".join(seen)
+    return b"".join(blocks)
 
 
 def message_of(frames: bytes, sdk: str = "7") -> Any:
@@ -388,6 +386,19 @@ async def test_a_run_that_nobody_reads_gives_way_to_a_question_asked_of_another_
     await read_until(first, b"one ")
     first.close()
     assert text_of(await read_all(await there.start(other, "r2", "u2"))) == "answer to hi: one two"
+    assert agent.stopped.is_set()
+
+
+async def test_a_run_whose_reader_leaves_a_moment_later_gives_way_too(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent, other = Agent(), Agent()
+    other.go_on.set()
+    first = await here.start(agent)
+    await read_until(first, b"one ")
+    second = asyncio.ensure_future(there.start(other, "r2", "u2"))
+    await asyncio.sleep(0.4)
+    first.close()
+    assert text_of(await read_all(await second)) == "answer to hi: one two"
     assert agent.stopped.is_set()
 
 

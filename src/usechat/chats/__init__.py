@@ -3,11 +3,10 @@
 .. code-block:: python
 
     chats = SqlChats("chats.db")                      # or postgresql+asyncpg://…; MemoryChats() for development
-    begun = await chats.begin(request, owner="ada", run_id="r1")
+    result = await chats.begin(request, owner="ada", run_id="r1")
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import Blob, BlobStore, FileUrls
@@ -18,6 +17,7 @@ from usechat.chats.store import ChatStore
 from usechat.chats.titles import TitleFunction, first_words
 from usechat.chats.transaction import ChatPage, ChatRow, Claim, ListedChat, LostAnswer
 from usechat.chats.view import LoadedChat
+from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from usechat.chats.sql import SqlChats
@@ -49,7 +49,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "SqlChats":  # imported on use: it needs SQLAlchemy
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("usechat.chats.sql").SqlChats
+__getattr__ = lazy_names(__name__, {"SqlChats": "usechat.chats.sql"})  # it needs SQLAlchemy

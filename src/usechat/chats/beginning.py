@@ -20,15 +20,14 @@ from usechat.chats.chat import (
 )
 from usechat.chats.meaning import AnswerTo, Continue, Join, Running, interpret
 from usechat.chats.titles import first_words
-from usechat.chats.transaction import ChatRow, Claim, LostAnswer, Transaction, existing_chat, owned_chat, paced
+from usechat.chats.transaction import ChatRow, Claim, Journal, Transaction, existing_chat, owned_chat, paced
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.tool_calls import is_settled, tool_parts_of
-from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.ui_messages import UIMessage, is_settled, tool_parts_of
 from usechat.protocol.validation import validate_messages
 
-__all__ = ["Answered", "Beginning", "Begun", "Busy", "Expired", "Joined", "clean_if_valid"]
+__all__ = ["Answered", "Beginning", "Begun", "Busy", "Claimant", "Expired", "Joined", "clean_if_valid"]
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +42,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     >>> request = ChatRequest.parse({"id": "c1", "messages": [question]})
-    >>> begun = asyncio.run(MemoryChats().begin(request, owner="ada", run_id="r1"))
-    >>> begun.is_new, begun.request.text, begun.chat.title
+    >>> result = asyncio.run(MemoryChats().begin(request, owner="ada", run_id="r1"))
+    >>> result.is_new, result.request.text, result.chat.title
     (True, 'Hello', 'Hello')
     """
 
@@ -68,8 +67,8 @@ class Joined(msgspec.Struct, frozen=True):
     >>> async def main(chats):
     ...     request = ChatRequest.parse({"id": "c1", "messages": [question]})
     ...     return [await chats.begin(request, owner="ada", run_id=run_id) for run_id in ("r1", "r2")]
-    >>> begun, joined = asyncio.run(main(MemoryChats()))
-    >>> type(joined).__name__, joined.claim == begun.claim
+    >>> first, joined = asyncio.run(main(MemoryChats()))
+    >>> type(joined).__name__, joined.claim == first.claim
     ('Joined', True)
     """
 
@@ -89,8 +88,8 @@ class Busy(msgspec.Struct, frozen=True):
     ...     for number in (1, 2):
     ...         question = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     ...         request = ChatRequest.parse({"id": "c1", "messages": [question]})
-    ...         begun = await chats.begin(request, owner="ada", run_id=f"r{number}")
-    ...     return begun
+    ...         result = await chats.begin(request, owner="ada", run_id=f"r{number}")
+    ...     return result
     >>> busy = asyncio.run(main(MemoryChats()))
     >>> type(busy).__name__, busy.claim.run_id
     ('Busy', 'r1')
@@ -116,6 +115,20 @@ class Answered(msgspec.Struct, frozen=True):
     copy: UIMessage
 
 
+class Claimant(msgspec.Struct, frozen=True, kw_only=True):
+    """The run for which a chat is claimed.
+
+    ``owner`` is who asks, ``agent`` names what answers, ``is_queued`` says that another process will, and ``turn`` is
+    the request as the server has encoded it, for a process that continues the answer.
+    """
+
+    owner: str
+    run_id: str
+    agent: str = ""
+    is_queued: bool = False
+    turn: str = ""
+
+
 class Expired(msgspec.Struct, frozen=True):
     """A request found an answer that must be declared lost first; nothing was done."""
 
@@ -124,8 +137,6 @@ class _Store(Protocol):
     """What a beginning needs of the chat store."""
 
     lease: float
-
-    async def declare_lost(self, transaction: Transaction) -> list[LostAnswer]: ...
 
     async def put_blobs(self, transaction: Transaction, chat_id: str, blobs: Iterable[Blob]) -> None: ...
 
@@ -160,39 +171,33 @@ class Beginning:
         transaction: Transaction,
         request: ChatRequest,
         blobs: Mapping[str, Blob],
-        *,
-        owner: str,
-        run_id: str,
-        agent: str,
+        claimant: Claimant,
     ) -> None:
-        self.lost: list[LostAnswer] = []
         self._store = store
         self._transaction = transaction
         self._request = request
         self._blobs = blobs
-        self._owner = owner
-        self._run_id = run_id
-        self._agent = agent
+        self._claimant = claimant
+        self._owner = claimant.owner
+        self._run_id = claimant.run_id
+        self._agent = claimant.agent
         self._tree = Tree()
         self._is_new = transaction.chat is None
 
     async def begin(
-        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None, collects: bool
+        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None
     ) -> Begun | Joined | Busy | Answered | Expired:
-        """Do what the request means; without effect if it cannot be done now.
-
-        A lost answer that is in the way is ended if this ``collects`` lost answers.
-        """
+        """Do what the request means; without effect if it cannot be done now."""
         transaction = self._transaction
         row = None
         if not self._is_new:
             owned_chat(transaction, self._owner)
             row = await transaction.claim()
-            if row is not None and row.expires <= transaction.now:
-                if not collects:
-                    return Expired()
-                self.lost, row = await self._store.declare_lost(transaction), None
-            self._tree = Tree(await transaction.nodes(), existing_chat(transaction).leaf)
+            if row is not None and not row.is_held:
+                return Expired()
+            # While an answer runs nothing is given to an agent.
+            nodes = await transaction.nodes(with_content=row is None)
+            self._tree = Tree(nodes, existing_chat(transaction).leaf)
         elif check_import is not None:
             self._request = check_import(self._request)
             await self._import()
@@ -236,12 +241,12 @@ class Beginning:
     async def _continue(self, meaning: Continue) -> Begun | Answered:
         node = self._tree.nodes[meaning.key]
         *earlier, stored = await self._messages(self._tree.branch(meaning.key))
-        merged, taken = take_answers(stored, meaning.copy)
-        if not taken and meaning.copy is not None and is_behind(meaning.copy, stored):
+        merged, call_ids = take_answers(stored, meaning.copy)
+        if not call_ids and meaning.copy is not None and is_behind(meaning.copy, stored):
             return Answered(stored, meaning.copy)
-        given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())} - _approved_and_settled(stored)
+        given_ids = {*call_ids, *(node.given if node.outcome in ENDED_BADLY else ())} - _approved_and_settled(stored)
         if self._is_new:  # an imported message: its answers were checked by the server
-            given |= self._request.pending_calls or set()
+            given_ids |= self._request.pending_calls or set()
         claim = Claim(
             chat_id=self._request.chat_id,
             run_id=self._run_id,
@@ -249,7 +254,7 @@ class Beginning:
             parent=node.parent,
             message_id=node.id,
             answerable=tuple(sorted(open_calls(merged))),
-            given=tuple(sorted(given)),
+            given=tuple(sorted(given_ids)),
             agent=self._agent or node.agent,
         )
         running = msgspec.structs.replace(node, outcome="running", given=claim.given)
@@ -259,7 +264,7 @@ class Beginning:
             messages=[*earlier, merged],
             trigger="submit-message",
             message_id=node.id,
-            pending_calls=frozenset(given),
+            pending_calls=frozenset(given_ids),
         )
         is_earlier = node.key in {each.key for each in self._tree.branch()} and node.key != self._tree.leaf
         leaf = self._tree.leaf if is_earlier else node.key
@@ -281,7 +286,9 @@ class Beginning:
             version=chat.version if self._is_new else chat.version + 1,
         )
         await transaction.put_chat(chat)
-        await transaction.put_claim(claim, self._store.lease)
+        finished = 0 if continues is None else len(continues["parts"])
+        journal = Journal(turn=self._claimant.turn, finished=finished)
+        await transaction.put_claim(claim, self._store.lease, is_ours=not self._claimant.is_queued, journal=journal)
         known_ids = frozenset(node.id for node in self._tree.nodes.values())
         return Begun(
             claim=claim, request=request, chat=chat, continues=continues, known_ids=known_ids, is_new=self._is_new
@@ -318,7 +325,7 @@ class Beginning:
         await self._chat()
         used = [self._blobs[blob_id] for blob_id in stored_file_ids(message) if blob_id in self._blobs]
         await self._store.put_blobs(self._transaction, self._request.chat_id, used)
-        await self._transaction.put_message(node, {**message, "id": message_id})
+        await self._transaction.put_message(node, {**message, "id": message_id}, has_grown=False)
         self._tree.add(node)
         return node
 
@@ -331,5 +338,5 @@ class Beginning:
         return existing_chat(transaction)
 
     async def _messages(self, branch: Sequence[MessageNode]) -> list[UIMessage]:
-        found = await self._transaction.messages([node.key for node in branch])
-        return [found[node.key] for node in branch]
+        messages = await self._transaction.messages([node.key for node in branch])
+        return [messages[node.key] for node in branch]

@@ -24,7 +24,10 @@ __all__ = ["BLOB_ID", "Blob", "BlobStore", "FileUrls", "extract_files", "inline_
 BLOB_ID: Final = "[0-9a-f]+"
 """The ids of blobs, as a regular expression. Clients send ids, and a store of the application may use them as paths."""
 _SCHEME: Final = "usechat-file:"
+_URL: Final = re.compile(rf"(?:https?:/)?(/[^?#]*/)({BLOB_ID})")
+"""The path of a URL, up to the id of a blob. One for all chats: compiling a pattern costs more than a turn should."""
 _FILES: Final = ("file", "reasoning-file")
+_HOLDERS: Final = {*_FILES, "steering-message"}
 _Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -93,14 +96,14 @@ def extract_files(message: UIMessage, larger_than: int) -> tuple[UIMessage, list
 
 def stored_file_ids(message: UIMessage) -> list[str]:
     """Return the ids of the stored files that a message refers to."""
-    found: list[str] = []
+    ids: list[str] = []
 
     def note(part: dict[str, Any]) -> None:
         if part["url"].startswith(_SCHEME):
-            found.append(part["url"].removeprefix(_SCHEME))
+            ids.append(part["url"].removeprefix(_SCHEME))
 
     _with_urls(message, note)
-    return found
+    return ids
 
 
 def inline_files(message: UIMessage, blobs: Mapping[str, Blob]) -> UIMessage:
@@ -152,8 +155,7 @@ class FileUrls:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        end = "/".join(["", *prefix.split("/")[-3:]])  # the chat, `files`, and nothing behind the last slash
-        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}({BLOB_ID})")
+        self._end = "/".join(["", *prefix.split("/")[-3:]])  # the chat, `files`, and nothing behind the last slash
 
     def write(self, message: UIMessage) -> UIMessage:
         """Return a stored message with URLs that a page or a model can fetch."""
@@ -164,8 +166,8 @@ class FileUrls:
         return _with_urls(message, lambda part: self._stored(part["url"]))
 
     def _stored(self, url: str) -> str | None:
-        found = self._ours.fullmatch(url)
-        return None if found is None else _SCHEME + found[1]
+        match = _URL.fullmatch(url)
+        return _SCHEME + match[2] if match is not None and match[1].endswith(self._end) else None
 
 
 def _renamed(url: str, before: str, after: str) -> str | None:
@@ -185,13 +187,15 @@ def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | Non
 def _with_files(message: UIMessage, change: _Change) -> UIMessage:
     """Return a message whose file parts are what ``change`` makes of them; ``None`` leaves one out."""
     parts = cast("list[dict[str, Any]]", message["parts"])
+    if not any(part["type"] in _HOLDERS for part in parts):  # most messages, and each is looked at several times a turn
+        return message
     changed = _changed(parts, change)
     return cast("UIMessage", {**message, "parts": changed}) if changed != parts else message
 
 
 def _changed(parts: list[dict[str, Any]], change: _Change) -> list[dict[str, Any]]:
-    found = [_changed_part(part, change) for part in parts]
-    return [part for part in found if part is not None]
+    changed_parts = [_changed_part(part, change) for part in parts]
+    return [part for part in changed_parts if part is not None]
 
 
 def _changed_part(part: dict[str, Any], change: _Change) -> dict[str, Any] | None:

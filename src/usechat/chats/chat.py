@@ -21,11 +21,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from usechat.chats.recovery import MAY_CALL_AGAIN, NOT_ALLOWED, is_question_of_recovery
 from usechat.errors import InvalidRequest
 from usechat.protocol.states import ToolState
-from usechat.protocol.tool_calls import is_settled, tool_parts_of
-from usechat.protocol.tool_parts import is_tool
-from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.ui_messages import UIMessage, is_provider_executed, is_settled, is_tool, tool_parts_of
 
 __all__ = [
     "ENDED_BADLY",
@@ -42,7 +41,6 @@ __all__ = [
     "settled",
     "storable",
     "take_answers",
-    "text_of",
     "with_stored_answers",
     "without_transient",
     "write_text",
@@ -61,7 +59,6 @@ _UNFINISHED: Final = {
     "stopped": "The run was stopped before this tool finished.",
     "lost": "The run was lost before this tool finished.",
 }
-_WAITS_FOR_CLIENT: Final = frozenset({ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_REQUESTED})
 
 
 class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +101,12 @@ class Tree:
 
     def branch(self, key: int | None = None) -> list[MessageNode]:
         """Return the messages from the root to ``key``, or to the leaf."""
-        found = []
+        branch = []
         key = self.leaf if key is None else key
         while key is not None:
-            found.append(self.nodes[key])
+            branch.append(self.nodes[key])
             key = self.nodes[key].parent
-        return found[::-1]
+        return branch[::-1]
 
     def find(self, message_id: str | None, digest: str | None = None) -> MessageNode | None:
         """Return the message that a client means by an id.
@@ -137,11 +134,11 @@ class Tree:
         own = next((node for node in self.nodes.values() if node.id == message_id), None)
         return own or self.find(message_id)
 
-    def free_id(self, wanted: str, new_id: Callable[[], str]) -> str:
-        """Return ``wanted`` if the chat does not have that id yet, otherwise a new one."""
-        while not wanted or wanted in self._ids:
-            wanted = new_id()
-        return wanted
+    def free_id(self, message_id: str, new_id: Callable[[], str]) -> str:
+        """Return ``message_id`` if the chat does not have that id yet, otherwise a new one."""
+        while not message_id or message_id in self._ids:
+            message_id = new_id()
+        return message_id
 
     def add(self, node: MessageNode) -> None:
         """Add a message, or replace what is known of it."""
@@ -189,12 +186,6 @@ def digest_of(message: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def text_of(message: Mapping[str, Any]) -> str:
-    """Return the text parts of a message, one per line."""
-    texts = [part.get("text") for part in message["parts"] if part.get("type") == "text"]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
 def storable(text: str) -> str:
     """Return a text that every database can keep: without NUL and unpaired surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
@@ -226,18 +217,18 @@ def take_answers(stored: UIMessage, copy: Mapping[str, Any] | None) -> tuple[UIM
     approval that was asked for. A call that the copy tells of twice is not answered. The calls of a message that was
     answered before are not open any more, so that a second answer, contrary or not, changes nothing.
     """
-    given: dict[str, list[Mapping[str, Any]]] = {}
+    copies_by_id: dict[str, list[Mapping[str, Any]]] = {}
     for part in tool_parts_of(copy or {}):
-        given.setdefault(part["toolCallId"], []).append(part)
+        copies_by_id.setdefault(part["toolCallId"], []).append(part)
     parts: list[Any] = []
-    taken = set()
+    call_ids = set()
     for part in cast("list[dict[str, Any]]", stored["parts"]):
-        copies = given.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
+        copies = copies_by_id.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
         answer = _answer(part, copies[0]) if len(copies) == 1 else None
         parts.append(part if answer is None else {**part, **answer})
         if answer is not None:
-            taken.add(part["toolCallId"])
-    return ({**stored, "parts": parts} if taken else stored), frozenset(taken)
+            call_ids.add(part["toolCallId"])
+    return ({**stored, "parts": parts} if call_ids else stored), frozenset(call_ids)
 
 
 def _answer(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -254,11 +245,14 @@ def _answer(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] 
     return None
 
 
-def _approval(asked: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
-    if not isinstance(copy, Mapping) or copy.get("id") != asked["id"] or not isinstance(copy.get("approved"), bool):
+def _approval(approval: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
+    if not isinstance(copy, Mapping) or copy.get("id") != approval["id"] or not isinstance(copy.get("approved"), bool):
         return None
     reason = {"reason": copy["reason"]} if isinstance(copy.get("reason"), str) else {}
-    return {"state": "approval-responded", "approval": {**asked, "approved": copy["approved"], **reason}}
+    if is_question_of_recovery(approval):  # no framework knows this question: its model is told the answer
+        text = MAY_CALL_AGAIN if copy["approved"] else NOT_ALLOWED
+        return {"state": "output-error", "errorText": text}
+    return {"state": "approval-responded", "approval": {**approval, "approved": copy["approved"], **reason}}
 
 
 def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:
@@ -274,15 +268,15 @@ def with_stored_answers(copy: UIMessage, stored: UIMessage) -> UIMessage:
 
     What follows is written for them: a page that has denied a tool is told its output if somebody else was faster.
     """
-    taken = {part["toolCallId"]: part for part in tool_parts_of(stored)}
+    stored_parts = {part["toolCallId"]: part for part in tool_parts_of(stored)}
 
     def agree(part: dict[str, Any]) -> dict[str, Any]:
-        known = taken.get(part["toolCallId"]) if _is_call(part) else None
-        if known is None:
+        stored_part = stored_parts.get(part["toolCallId"]) if _is_call(part) else None
+        if stored_part is None:
             return part
         if is_settled(part):
-            return dict(known)
-        return {**part, "approval": known["approval"]} if "approval" in known else part
+            return dict(stored_part)
+        return {**part, "approval": stored_part["approval"]} if "approval" in stored_part else part
 
     return cast("UIMessage", {**copy, "parts": [agree(cast("dict[str, Any]", part)) for part in copy["parts"]]})
 
@@ -294,8 +288,8 @@ def settled(message: UIMessage, outcome: Outcome, answerable: Collection[str] = 
     """Return a message as it is stored after its run ended other than well.
 
     Texts are ``done``. Calls that are still open become ``output-error``, because a page takes an open call for one
-    that it must answer itself, and waits for ever; those that it can answer (``answerable``) stay open. An approval
-    that was given to a run that was lost stays given.
+    that it must answer itself, and would wait without end; those that it can answer (``answerable``) stay open. An
+    approval whose run was lost stays approved.
     """
     if outcome not in ENDED_BADLY:
         return message
@@ -315,14 +309,16 @@ def _settled_part(part: dict[str, Any], outcome: Outcome, answerable: Collection
         return {**part, "state": "output-denied"}
     if approval.get("approved") and outcome == "lost":
         return part
-    kept = {key: value for key, value in part.items() if key != "approval" or approval.get("approved")}
+    fields = {key: value for key, value in part.items() if key != "approval" or approval.get("approved")}
     # Releases before 5.0.250 and 6.0.182 require the key, even of a call whose input was cut off.
-    return {"input": {}, **kept, "state": "output-error", "errorText": _UNFINISHED[outcome]}
+    return {"input": {}, **fields, "state": "output-error", "errorText": _UNFINISHED[outcome]}
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
-    return is_tool(cast("dict[str, Any]", part)) and isinstance(part.get("toolCallId"), str)
+    return is_tool(part) and isinstance(part.get("toolCallId"), str)
 
 
 def _waits_for_client(part: Mapping[str, Any]) -> bool:
-    return str(part.get("state")) in _WAITS_FOR_CLIENT and not part.get("providerExecuted")
+    state = part.get("state")
+    is_for_client = state == ToolState.INPUT_AVAILABLE and not is_provider_executed(part)
+    return is_for_client or state == ToolState.APPROVAL_REQUESTED

@@ -10,8 +10,7 @@ import msgspec
 from usechat.chats.blobs import BLOB_ID
 from usechat.chats.chat import MessageNode, Outcome, check_id, digest_of, storable
 from usechat.errors import InvalidMessages, InvalidRequest
-from usechat.protocol.tool_parts import is_tool
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
+from usechat.protocol.ui_messages import UIMessage, is_tool, tool_name
 from usechat.protocol.validation import validate_messages
 from usechat.protocol.values import has_finite_numbers, read_json
 
@@ -60,7 +59,7 @@ class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A whole chat: all branches, parents first, and the files.
 
     ``version`` is that of the format. ``created_at`` and ``updated_at`` are seconds since 1970; ``pinned`` and
-    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names what answers, ``head_id``
+    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names the agent, ``head_id``
     is the last message of the branch that is shown, and ``owner`` is the subject that owns the chat.
 
     >>> document = ChatDocument(id="c1", title="Hello", messages=[])
@@ -99,18 +98,17 @@ def read_document(document: "ChatDocument | Mapping[str, Any] | bytes") -> ChatD
             document = read_json(document.decode("utf-8-sig"))
         if not isinstance(document, ChatDocument) and not has_finite_numbers(document):
             raise ValueError("a number is not finite; the largest is about 1.8e308")
-        found = document if isinstance(document, ChatDocument) else msgspec.convert(document, ChatDocument)
+        chat = document if isinstance(document, ChatDocument) else msgspec.convert(document, ChatDocument)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise InvalidRequest(f"not an exported chat: {error}") from None
     try:
-        cleaned = validate_messages([listed.message for listed in found.messages]) if found.messages else []
+        cleaned = validate_messages([listed.message for listed in chat.messages]) if chat.messages else []
     except InvalidMessages as error:
         raise InvalidRequest(f"not an exported chat: {error}") from None
     messages = [
-        msgspec.structs.replace(listed, message=message)
-        for listed, message in zip(found.messages, cleaned, strict=True)
+        msgspec.structs.replace(listed, message=message) for listed, message in zip(chat.messages, cleaned, strict=True)
     ]
-    return msgspec.structs.replace(found, messages=messages)
+    return msgspec.structs.replace(chat, messages=messages)
 
 
 def nodes_of(document: ChatDocument) -> list[MessageNode]:
@@ -178,8 +176,7 @@ def _block(part: dict[str, Any]) -> str:
 
 
 def _call(part: dict[str, Any]) -> str:
-    name = part["toolName"] if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
-    blocks = [_fenced(f"Tool: {name} ({part['state']})", part.get("input"))]
+    blocks = [_fenced(f"Tool: {tool_name(part)} ({part['state']})", part.get("input"))]
     if "output" in part:
         blocks.append(_fenced("Output:", part["output"]))
     if "errorText" in part:

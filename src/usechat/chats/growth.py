@@ -38,8 +38,8 @@ def difference(before: UIMessage, after: UIMessage) -> Growth:
         earlier = before["parts"][index] if index < len(before["parts"]) else None
         if part == earlier:
             continue
-        added = None if earlier is None else _added_text(cast("dict[str, Any]", earlier), cast("dict[str, Any]", part))
-        kind, change = ("parts", part) if added is None else ("texts", added)
+        text = None if earlier is None else _added_text(cast("dict[str, Any]", earlier), cast("dict[str, Any]", part))
+        kind, change = ("parts", part) if text is None else ("texts", text)
         growth.setdefault(kind, {})[str(index)] = change
     return growth
 

@@ -49,12 +49,12 @@ def _require_positive(limit: int, name: str) -> None:
 
 def _cut(messages: list[UIMessage], limit: int, weigh: Callable[[UIMessage], int]) -> list[UIMessage]:
     first = next((at for at, message in enumerate(messages) if message["role"] != "system"), len(messages))
-    kept = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=first)
-    left = limit - sum(weigh(message) for message in messages[kept:])
-    for at in range(kept - 1, first - 1, -1):
+    start = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=first)
+    left = limit - sum(weigh(message) for message in messages[start:])
+    for at in range(start - 1, first - 1, -1):
         left -= weigh(messages[at])
         if left < 0:
             break
         if messages[at]["role"] == "user":
-            kept = at
-    return [*messages[:first], *messages[max(kept, first) :]]
+            start = at
+    return [*messages[:first], *messages[max(start, first) :]]

@@ -5,8 +5,8 @@ The AI SDK's clients send the whole history, their last message, or nothing but 
 
 1. Does the trigger say ``regenerate-message``? Then there will be a new answer: to the question of the answer that
    ``messageId`` names, to the question that it names, to the user message that was sent, or to the leaf's.
-2. Does ``messageId`` name an answer? Then that answer is continued, whatever message came with it. Tool outputs and
-   approvals are taken from the page's copy of that very message, if it came, and from no other.
+2. Does ``messageId`` name an answer? Then that answer is continued, regardless of the message that came with it. Tool
+   outputs and approvals are taken from the page's copy of that very message, if it came, and from no other.
 3. Was a user message sent? One that the chat does not have is stored. One that it has with other parts is an edit: a
    new version beside it. One that it has with the same parts is answered again, or joins the answer that is running.
 4. Otherwise the leaf decides: a question is answered, an answer is continued.
@@ -71,8 +71,8 @@ def interpret(tree: Tree, request: ChatRequest, running: Running | None = None) 
     >>> interpret(tree, ChatRequest(messages=[], trigger="regenerate-message", message_id="a1"))
     AnswerTo(parent=1, new=())
     """
-    asked = _Asked(tree, request)
-    meaning = asked.regenerated() if request.trigger == "regenerate-message" else asked.submitted()
+    interpreter = _Interpreter(tree, request)
+    meaning = interpreter.regenerated() if request.trigger == "regenerate-message" else interpreter.submitted()
     if running is not None and _joins(meaning, request, running):
         return Join(has_message=isinstance(meaning, Continue))
     return meaning
@@ -115,7 +115,7 @@ def _joins(meaning: AnswerTo | Continue, request: ChatRequest, running: Running)
     return not meaning.new and meaning.parent == running.parent and request.trigger == "submit-message"
 
 
-class _Asked:
+class _Interpreter:
     """One request beside the tree of its chat."""
 
     def __init__(self, tree: Tree, request: ChatRequest) -> None:
@@ -131,8 +131,8 @@ class _Asked:
             return self._answer_sent(at) if at is not None else self._answer_leaf()
         question = self._question_of(self._named)
         at = self._last()
-        sent = None if at is None else self._messages[at]
-        if question is None or at is None or sent is None or sent["id"] not in (question.id, question.alias):
+        message = None if at is None else self._messages[at]
+        if question is None or at is None or message is None or message["id"] not in (question.id, question.alias):
             return AnswerTo(None if question is None else question.key)
         return self._answer_sent(at)
 
@@ -145,8 +145,8 @@ class _Asked:
         if at is None:
             return self._leaf()
         if self._messages[at]["role"] == "assistant":
-            known = cast("MessageNode", self._tree.find(self._messages[at]["id"]))
-            return Continue(known.key, self._messages[at])
+            node = cast("MessageNode", self._tree.find(self._messages[at]["id"]))
+            return Continue(node.key, self._messages[at])
         return self._answer_sent(at)
 
     def _submitted_by_id(self) -> AnswerTo:
@@ -180,14 +180,14 @@ class _Asked:
 
     def _answer_sent(self, at: int) -> AnswerTo:
         """Answer a message that was sent: as it is stored, in a new version, or as a new message."""
-        sent = self._messages[at]
-        known = self._tree.find(sent["id"], digest_of(sent))
-        if known is not None and known.role == sent["role"]:
-            if known.role == "assistant" or known.digest == digest_of(sent):
-                return AnswerTo(known.key)
-            return AnswerTo(self._place(at, known.parent)[0], (sent,))
+        message = self._messages[at]
+        node = self._tree.find(message["id"], digest_of(message))
+        if node is not None and node.role == message["role"]:
+            if node.role == "assistant" or node.digest == digest_of(message):
+                return AnswerTo(node.key)
+            return AnswerTo(self._place(at, node.parent)[0], (message,))
         parent, unsent = self._place(at, self._tree.leaf)
-        return AnswerTo(parent, (*unsent, sent))
+        return AnswerTo(parent, (*unsent, message))
 
     def _place(self, at: int, otherwise: int | None) -> tuple[int | None, list[UIMessage]]:
         """Return the parent of a new message, and the user messages before it that have to be stored first."""
@@ -217,6 +217,6 @@ class _Asked:
         return None
 
     def _copy_of(self, node: MessageNode) -> UIMessage | None:
-        """Return the page's copy of an answer; two copies are none."""
+        """Return the page's copy of an answer; ``None`` if there is no copy, or more than one."""
         copies = [each for each in self._messages if each["role"] == "assistant" and each["id"] == node.id]
         return copies[0] if len(copies) == 1 else None

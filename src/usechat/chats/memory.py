@@ -1,16 +1,15 @@
 """Chats in the memory of one process: bounded, and gone with it."""
 
 import asyncio
-import copy
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import MessageNode, searchable, text_of, write_text
+from usechat.chats.chat import MessageNode, read_text, searchable, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import ChatStore
 from usechat.chats.transaction import (
@@ -18,41 +17,62 @@ from usechat.chats.transaction import (
     ChatRow,
     Claim,
     ClaimRow,
+    Journal,
     ListedChat,
+    StoredStep,
     paced,
     read_cursor,
     write_cursor,
 )
 from usechat.errors import ChatNotFound
-from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.ui_messages import UIMessage, text_of
 
 __all__ = ["MemoryChats"]
 
+_NEW_JOURNAL: Final = Journal()
+
+
+class _MessageText(msgspec.Struct, frozen=True):
+    """A message as text, which nobody can change in place and which is read faster than a copy is made."""
+
+    body: str
+    growths: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + sum(map(len, self.growths))
+
+    def read(self) -> UIMessage:
+        message: UIMessage = read_text(self.body)
+        for growth in self.growths:
+            message = grown(message, read_text(growth))
+        return message
+
 
 class _Chat(msgspec.Struct):
-    """What is known of one chat; messages are never changed in place, so that a shallow copy is a snapshot."""
+    """What is known of one chat; no value in it is changed in place, so that a shallow copy is a snapshot."""
 
     row: ChatRow | None = None
     nodes: dict[int, MessageNode] = {}
-    messages: dict[int, UIMessage] = {}
-    sizes: dict[int, int] = {}
+    messages: dict[int, _MessageText] = {}
     blobs: dict[str, Blob] = {}
     states: dict[str, bytes] = {}
+    steps: dict[tuple[str, int], str | None] = {}
     claim: ClaimRow | None = None
 
     @property
     def size(self) -> int:
         files = sum(len(blob.data) for blob in self.blobs.values())
-        return sum(self.sizes.values()) + files + sum(map(len, self.states.values()))
+        return sum(message.size for message in self.messages.values()) + files + sum(map(len, self.states.values()))
 
     def snapshot(self) -> "_Chat":
         return msgspec.structs.replace(
             self,
             nodes=dict(self.nodes),
             messages=dict(self.messages),
-            sizes=dict(self.sizes),
             blobs=dict(self.blobs),
             states=dict(self.states),
+            steps=dict(self.steps),
         )
 
 
@@ -95,7 +115,20 @@ class MemoryChats(ChatStore):
             before = self._chats.get(chat_id)
             changed = _MemoryTransaction((before or _Chat()).snapshot())
             yield changed
-            self._replace(chat_id, before, changed.found)
+            self._replace(chat_id, before, changed.record)
+
+    @asynccontextmanager
+    async def ending(self, claim: Claim, *, is_new: bool) -> AsyncIterator["_MemoryTransaction"]:
+        """Begin the transaction that ends an answer."""
+        async with self.transaction(claim.chat_id) as transaction:
+            chat, row = transaction.chat, await transaction.claim()
+            if chat is None or row is None or not row.is_held or not row.claim.is_same(claim):
+                raise self.lost(claim)
+            leaf = claim.key if is_new and chat.leaf == claim.parent else chat.leaf
+            after = msgspec.structs.replace(chat, leaf=leaf, updated=transaction.now, version=chat.version + 1)
+            await transaction.put_chat(after)
+            await transaction.delete_claim()
+            yield transaction
 
     def _replace(self, chat_id: str, before: _Chat | None, after: _Chat) -> None:
         self._bytes += (after.size if after.row is not None else 0) - (before.size if before is not None else 0)
@@ -108,8 +141,8 @@ class MemoryChats(ChatStore):
         """Forget the oldest chats until what is left is within the limits."""
         if len(self._chats) <= self._maximum_chats and self._bytes <= self._maximum_bytes:
             return
-        idle = [chat for chat in self._chats.values() if chat.claim is None]
-        for chat in sorted(idle, key=lambda chat: chat.row.updated if chat.row else 0)[: -1 if len(idle) > 1 else None]:
+        idle = [chat for chat in self._chats.values() if chat.claim is None]  # in the order of their last changes
+        for chat in idle[: -1 if len(idle) > 1 else None]:
             if len(self._chats) <= self._maximum_chats and self._bytes <= self._maximum_bytes:
                 return
             assert chat.row is not None
@@ -127,16 +160,16 @@ class MemoryChats(ChatStore):
         archived: bool | None = None,
     ) -> ChatPage:
         """Return chats, pinned ones first, then the last updated ones."""
-        found = [chat for chat in self._chats.values() if owner is None or _row(chat).owner == owner]
+        chats = [chat for chat in self._chats.values() if owner is None or _row(chat).owner == owner]
         after = self._position(owner, cursor, starting_after)
         matching = [
             chat
-            for chat in found
+            for chat in chats
             if (archived is None or _row(chat).archived == archived) and _matches(chat, searchable(query))
         ]
         ordered = sorted(matching, key=_order, reverse=True)
         page = [chat for chat in ordered if after is None or _order(chat) < after][: limit + 1]
-        now = time.time()
+        now = time.monotonic()
         listed = [ListedChat(_row(chat), chat.claim is not None and chat.claim.expires > now) for chat in page[:limit]]
         return ChatPage(listed, write_cursor(_order(page[limit - 1])) if len(page) > limit else None)
 
@@ -165,9 +198,9 @@ class MemoryChats(ChatStore):
         """Return the id of the chat that a token shares."""
         return next((chat_id for chat_id, chat in self._chats.items() if _row(chat).share == token), None)
 
-    async def expired(self) -> list[str]:
-        """Return the ids of the chats whose claim has expired."""
-        now = time.time()
+    async def orphaned(self) -> list[str]:
+        """Return the ids of the chats whose claim nobody holds any more."""
+        now = time.monotonic()
         return [chat_id for chat_id, chat in self._chats.items() if chat.claim and chat.claim.expires <= now]
 
 
@@ -182,79 +215,111 @@ def _order(chat: _Chat) -> tuple[bool, float, str]:
 
 
 def _matches(chat: _Chat, query: str) -> bool:
-    texts = [_row(chat).title, *(text_of(message) for message in chat.messages.values())] if query else [""]
+    if not query:
+        return True
+    texts = (_row(chat).title, *(text_of(message.read(), "\n") for message in chat.messages.values()))
     return any(query in searchable(text) for text in texts)
 
 
 class _MemoryTransaction:
     """A copy of one chat."""
 
-    def __init__(self, found: _Chat) -> None:
-        self.found = found
+    def __init__(self, record: _Chat) -> None:
+        self.record = record
         self.now = time.time()
+        self.lease_now = time.monotonic()  # leases are of this process only, and a wall clock may jump
 
     @property
     def chat(self) -> ChatRow | None:
-        return self.found.row
+        return self.record.row
 
     @chat.setter
     def chat(self, row: ChatRow | None) -> None:
-        self.found.row = row
+        self.record.row = row
 
     async def put_chat(self, row: ChatRow) -> None:
-        self.found.row = row
+        self.record.row = row
 
-    async def nodes(self) -> list[MessageNode]:
-        return list(self.found.nodes.values())
+    async def nodes(self, *, with_content: bool = False) -> list[MessageNode]:
+        del with_content  # it is there
+        return list(self.record.nodes.values())
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        return {key: copy.deepcopy(self.found.messages[key]) async for key in paced(keys)}
+        return {key: self.record.messages[key].read() async for key in paced(keys)}
 
-    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
-        if (before := self.found.nodes.get(node.key)) is not None:
+    async def put_message(self, node: MessageNode, message: UIMessage, *, has_grown: bool = True) -> None:
+        del has_grown  # a message is replaced as a whole
+        if (before := self.record.nodes.get(node.key)) is not None:
             node = msgspec.structs.replace(node, created=before.created, feedback=before.feedback)
-        self.found.nodes[node.key] = node
-        self.found.messages[node.key] = copy.deepcopy(message)
-        self.found.sizes[node.key] = len(write_text(message))
+        self.record.nodes[node.key] = node
+        self.record.messages[node.key] = _MessageText(write_text(message))
 
     async def put_feedback(self, key: int, feedback: Any) -> None:
-        self.found.nodes[key] = msgspec.structs.replace(self.found.nodes[key], feedback=feedback)
+        self.record.nodes[key] = msgspec.structs.replace(self.record.nodes[key], feedback=feedback)
 
     async def grow(self, key: int, number: int, growth: Growth) -> None:  # noqa: ARG002 (nothing is kept apart here)
-        self.found.messages[key] = grown(self.found.messages[key], copy.deepcopy(growth))
-        self.found.sizes[key] += len(write_text(growth))
+        before = self.record.messages[key]
+        self.record.messages[key] = msgspec.structs.replace(before, growths=(*before.growths, write_text(growth)))
 
     async def claim(self) -> ClaimRow | None:
-        return self.found.claim
+        row = self.record.claim
+        return None if row is None else msgspec.structs.replace(row, is_held=row.expires > self.lease_now)
 
-    async def put_claim(self, claim: Claim, lease: float) -> None:
-        assert self.found.claim is None
-        self.found.claim = ClaimRow(claim, time.time() + lease)
+    async def put_claim(
+        self, claim: Claim, lease: float, *, is_ours: bool = True, journal: Journal = _NEW_JOURNAL
+    ) -> None:
+        del is_ours  # a process that dies takes its chats with it
+        assert self.record.claim is None
+        self.record.claim = ClaimRow(claim, time.monotonic() + lease, journal=journal)
 
-    async def renew_claim(self, run_id: str, lease: float) -> bool:
-        row = self.found.claim
-        if row is None or row.claim.run_id != run_id or row.expires <= self.now:
+    async def renew_claim(
+        self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
+    ) -> bool:
+        row = self.record.claim
+        if row is None or not row.claim.is_same(claim) or row.expires <= self.lease_now:
             return False
-        self.found.claim = ClaimRow(row.claim, time.time() + lease)
+        journal = row.journal
+        if finished is not None and finished > journal.finished:
+            journal = msgspec.structs.replace(journal, finished=finished, stalled=0)
+        sent = row.chunks if chunks is None else chunks
+        self.record.claim = ClaimRow(row.claim, time.monotonic() + lease, chunks=sent, journal=journal)
         return True
 
+    async def order_stop(self) -> None:
+        if (row := self.record.claim) is not None:
+            journal = msgspec.structs.replace(row.journal, stop=True)
+            self.record.claim = msgspec.structs.replace(row, journal=journal)
+
+    async def steps(self) -> bool:
+        return bool(self.record.steps)
+
+    async def step(self, name: str, ordinal: int) -> StoredStep | None:
+        key = (name, ordinal)
+        return StoredStep(self.record.steps[key]) if key in self.record.steps else None
+
+    async def put_step(self, name: str, ordinal: int, result: str | None) -> None:
+        self.record.steps[name, ordinal] = result
+
+    async def delete_steps(self) -> None:
+        self.record.steps = {}
+
     async def delete_claim(self) -> None:
-        self.found.claim = None
+        self.record.claim = None
 
     async def put_blob(self, blob: Blob) -> None:
-        self.found.blobs[blob.id] = blob
+        self.record.blobs[blob.id] = blob
 
     async def blob(self, blob_id: str) -> Blob | None:
-        return self.found.blobs.get(blob_id)
+        return self.record.blobs.get(blob_id)
 
     async def blobs(self) -> list[Blob]:
-        return sorted(self.found.blobs.values(), key=lambda blob: blob.id)
+        return sorted(self.record.blobs.values(), key=lambda blob: blob.id)
 
     async def put_state(self, handle: str, state: bytes) -> None:
-        self.found.states[handle] = state
+        self.record.states[handle] = state
 
     async def take_state(self, handle: str) -> bytes | None:
-        return self.found.states.pop(handle, None)
+        return self.record.states.pop(handle, None)
 
     async def delete(self) -> None:
-        self.found = _Chat()
+        self.record = _Chat()

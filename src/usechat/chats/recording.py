@@ -2,31 +2,36 @@
 
 A recorder takes the very frames that go to the page. Taking them never waits: they are put aside, and a task of the
 recorder reads them, when a save is due, with the :class:`~usechat.protocol.message.MessageBuilder` of the page's
-release. A save is due when a step has finished, and every ``interval`` seconds in which something was sent, but never
-twice within ``pause`` seconds. While nothing is sent the claim is renewed. A database that is away is asked again until
-the claim has expired; nothing is lost if it comes back before.
+release. A save is due when a step has finished that is not the last, and every ``interval`` seconds in which something
+was sent, but never twice within ``pause`` seconds. While nothing is sent the claim is renewed. A database that is away
+is asked again until the claim has expired; nothing is lost if it comes back before.
+
+A tool call and its outcome do not wait for the next save: the run calls ``commit`` behind each. The commit is the
+permission to go on, too. A worker that has lost the chat fails there, and does not start the tool.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeVar
 
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
 from usechat.chats.store import ChatStore
 from usechat.chats.transaction import Claim
 from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
+from usechat.protocol.chunks import FinishStepChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import releases_for
-from usechat.protocol.sse import ChunkDecoder, ends_step
+from usechat.protocol.sse import DONE, ChunkDecoder, ends_step
 from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["AnswerBuilder", "AnswerRecorder"]
 
 _logger: Final = logging.getLogger("usechat.chats")
 _MUCH_UNREAD: Final = 64 * 1024
+_Stored = TypeVar("_Stored")
 
 
 class AnswerBuilder:
@@ -37,8 +42,13 @@ class AnswerBuilder:
 
     def __init__(self, *, sdk: str, message_id: str, continues: UIMessage | None = None) -> None:
         last = str(releases_for(sdk).releases[-1])
-        self._decoder = ChunkDecoder()
+        self._decoder = ChunkDecoder.of_own_frames()
+        self._message_id = message_id
         self._builder = MessageBuilder(sdk=last, message_id=message_id, message=continues)
+        self.chunks = 0
+        """How many chunks were read so far."""
+        self.finished: int | None = None
+        """How many parts the message had when the last step ended that has finished here."""
         self._frames: list[bytes] = []
         self._size = 0
         self._reads = True
@@ -62,12 +72,18 @@ class AnswerBuilder:
     def message(self) -> UIMessage:
         """The answer as the page has it now."""
         frames, self._frames, self._size = b"".join(self._frames), [], 0
-        for chunk in self._decoder.receive(frames) if self._reads else ():
-            try:
+        try:
+            for chunk in self._decoder.receive(frames) if self._reads else ():
+                self.chunks += 1
                 self._builder.receive(chunk)
-            except StreamFailed:  # a page does not read behind an `error`
-                self._reads = False
-                break
+                if isinstance(chunk, FinishStepChunk):
+                    self.finished = len(self._builder.message["parts"])
+            self._decoder.receive(b"")  # raises what followed the chunks
+        except StreamFailed:  # a page does not read behind an `error`
+            self._reads = False
+        except Exception:  # what was read is stored, and the chat is given back
+            self._reads = False
+            _logger.exception("message %s: the rest of the answer cannot be read, nor stored", self._message_id)
         return self._builder.message
 
 
@@ -76,7 +92,7 @@ class AnswerRecorder:
 
     .. code-block:: python
 
-        recorder = AnswerRecorder(chats, begun.claim, sdk="7", continues=begun.continues, on_lost=run.fail)
+        recorder = AnswerRecorder(chats, result.claim, sdk="7", continues=result.continues, on_lost=run.fail)
         recorder.start()
         recorder.receive(frames)                                  # as often as frames are sent
         message = await recorder.finish("finished")               # before the page sees the end
@@ -105,18 +121,19 @@ class AnswerRecorder:
         self._answer = AnswerBuilder(sdk=sdk, message_id=claim.message_id, continues=continues)
         self._files = files
         self._is_unsaved = False
+        self._saving = asyncio.Lock()
         self._due = asyncio.Event()
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to save now and then."""
+        """Begin to save the answer regularly while it grows."""
         self._task = asyncio.get_running_loop().create_task(self._save_while_it_grows(), name="usechat recorder")
 
     def receive(self, frames: bytes) -> None:
         """Take frames that are sent to the page. Never waits."""
         self._answer.receive(frames)
-        if ends_step(frames):
+        if ends_step(frames) and not frames.endswith(DONE):  # the end of an answer is stored by ``finish``
             self._due.set()
 
     @property
@@ -135,15 +152,41 @@ class AnswerRecorder:
         self._due.set()
         if self._task is not None:
             await self._task
+        return await self._while_claimed(
+            lambda: self._store.finish(self.claim, self.message, outcome, answerable=answerable)
+        )
+
+    async def commit(self) -> None:
+        """Store everything that was received.
+
+        Raises :class:`~usechat.errors.ClaimLost`, or :class:`~usechat.errors.ChatsUnreachable` if the database stays
+        away for as long as the claim lasts.
+        """
+        await self._while_claimed(self._save)
+
+    async def _while_claimed(self, store: Callable[[], Awaitable[_Stored]]) -> _Stored:
+        """Store something; if the database is away, try again until the claim has expired."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._store.lease
         while True:
             try:
-                return await self._store.finish(self.claim, self.message, outcome, answerable=answerable)
+                return await store()
             except ChatsUnreachable:
                 if loop.time() >= deadline:
                     raise
                 await asyncio.sleep(self._pause)
+
+    async def _save(self) -> None:
+        """Save what is new, or renew the claim."""
+        async with self._saving:  # one save is the difference to the one before
+            self._is_unsaved = self._is_unsaved or self._answer.has_unread
+            if self._is_unsaved:
+                message = self.message
+                answer = self._answer
+                await self._store.save(self.claim, message, chunks=answer.chunks, finished=answer.finished)
+                self._is_unsaved = False
+            else:
+                await self._store.renew(self.claim)
 
     async def _save_while_it_grows(self) -> None:
         is_away = False
@@ -152,10 +195,9 @@ class AnswerRecorder:
             self._due.clear()
             if self._over.is_set():
                 return
-            is_due = self._is_unsaved or self._answer.has_unread
             try:
-                await (self._store.save(self.claim, self.message) if is_due else self._store.renew(self.claim))
-                self._is_unsaved = is_away = False
+                await self._save()
+                is_away = False
             except ClaimLost:
                 _logger.warning("run %s: its claim on the chat was lost", self.claim.run_id)
                 self._on_lost()
@@ -163,7 +205,11 @@ class AnswerRecorder:
             except ChatsUnreachable:
                 if not is_away:
                     _logger.warning("run %s: its answer cannot be stored at the moment", self.claim.run_id)
-                self._is_unsaved = is_away = True  # what was read is not saved yet
+                is_away = True
+            except Exception:  # nobody renews the claim of an answer that cannot be stored
+                _logger.exception("run %s: storing its answer failed", self.claim.run_id)
+                self._on_lost()
+                return
             await _set_within(self._over, self._pause)
 
 

@@ -11,9 +11,11 @@ is turned into one of a few meanings (:mod:`usechat.chats.meaning`) over the tre
 
 **One running answer per chat.** The store has at most one claim per chat (a primary key, not a process, guarantees it).
 A claim is held for ``lease`` seconds; every write renews it, and :meth:`ChatStore.renew` does so when nothing is
-written. When a worker dies its lease expires: the chat is free, and its answer is *lost*, with what was stored of it. A
-worker whose lease has expired cannot write any more (:class:`~usechat.errors.ClaimLost`), even if it wakes up later.
-Time is the database's, so that the clocks of workers do not matter.
+written. A claim is void when its lease expires, and as soon as its process is known to be dead
+(:mod:`usechat.chats.instances`): the chat is free, and its answer is *lost*, with what was stored of it. Whoever looks
+at the chat first declares that, so that what is shown is running or final. A worker whose lease has expired cannot
+write any more (:class:`~usechat.errors.ClaimLost`), even if it wakes up later. Time is the database's, so that the
+clocks of workers do not matter; a jump of its clock ends no lease.
 
 **Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
 the answer into that message in the transaction that claims the chat. A second request finds the call answered: it
@@ -32,13 +34,13 @@ import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from usechat.chats.beginning import Answered, Beginning, Begun, Busy, Expired, Joined, clean_if_valid
+from usechat.chats.beginning import Answered, Beginning, Begun, Busy, Claimant, Expired, Joined, clean_if_valid
 from usechat.chats.blobs import BLOB_ID, Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
@@ -67,8 +69,11 @@ from usechat.chats.transaction import (
     ChatRow,
     Claim,
     ClaimRow,
+    Journal,
     ListedChat,
     LostAnswer,
+    Orphan,
+    StoredStep,
     Transaction,
     existing_chat,
     owned_chat,
@@ -81,23 +86,37 @@ from usechat.errors import (
     ChatNotFound,
     ChatsUnreachable,
     ClaimLost,
+    UnknownOutcome,
     Unprocessable,
 )
-from usechat.paused_states import PausedStates
+from usechat.pauses.states import PausedStates
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["ChatStore", "RestFunction"]
+__all__ = ["ChatStore", "LoggedAnswer", "RecoverFunction", "RestFunction"]
 
 _Found = TypeVar("_Found")
 
 _logger: Final = logging.getLogger("usechat.chats")
 _ATTEMPTS: Final = 5
+_MOST_STALLED: Final = 3
+"""How many processes may die in an answer while no further step of it finishes."""
 _LARGEST_INLINE: Final = 16 * 1024
 
 
-RestFunction: TypeAlias = Callable[[Claim], Awaitable[UIMessage | None]]
+class LoggedAnswer(msgspec.Struct, frozen=True):
+    """The answer of a worker that died, as the log of its run has it: made of so many ``chunks``."""
+
+    message: UIMessage
+    chunks: int
+
+
+RestFunction: TypeAlias = Callable[[Claim], Awaitable[LoggedAnswer | None]]
 """Returns what is known elsewhere of the answer of a worker that died, such as in the log of its run."""
+
+
+RecoverFunction: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Takes over the answer of a chat whose process died, and tells whether it did (:meth:`ChatStore.take`)."""
 
 
 class _Growing(msgspec.Struct):
@@ -138,9 +157,15 @@ class ChatStore(abc.ABC):
         self, *, lease: float = 30, inline_limit: int = _LARGEST_INLINE, blobs: BlobStore | None = None
     ) -> None:
         self.lease = lease
+        self.rest: RestFunction | None = None
+        """Returns what the log of a run holds beyond what was saved of its answer; asked when a worker has died."""
         self._inline_limit = inline_limit
         self._blobs = blobs
+        self.recover: RecoverFunction | None = None
+        """Continues the answer of a process that died; asked before the answer is declared lost."""
         self._growing: dict[str, _Growing] = {}
+        self._stepped: set[str] = set()
+        """The runs that are known to have steps."""
         self._lost: list[LostAnswer] = []
 
     # -- What a database brings.
@@ -148,6 +173,13 @@ class ChatStore(abc.ABC):
     @abc.abstractmethod
     def transaction(self, chat_id: str, *, writes: bool = True) -> AbstractAsyncContextManager[Transaction]:
         """Begin a transaction over one chat, which need not exist; without ``writes`` it only reads."""
+
+    @abc.abstractmethod
+    def ending(self, claim: Claim, *, is_new: bool) -> AbstractAsyncContextManager[Transaction]:
+        """Begin the transaction that ends an answer: the claim is gone, and the chat has one version more.
+
+        An answer that ``is_new`` becomes the leaf, unless the page shows another branch by now. Raises ``ClaimLost``.
+        """
 
     @abc.abstractmethod
     async def list_chats(
@@ -178,8 +210,8 @@ class ChatStore(abc.ABC):
         """Return the id of the chat that a token shares."""
 
     @abc.abstractmethod
-    async def expired(self) -> list[str]:
-        """Return the ids of the chats whose claim has expired."""
+    async def orphaned(self) -> list[str]:
+        """Return the ids of the chats whose claim nobody holds any more."""
 
     async def open(self) -> None:  # noqa: B027 (memory needs none)
         """Prepare the database. Raises :class:`~usechat.errors.UnusableChats` if it cannot be used."""
@@ -201,16 +233,18 @@ class ChatStore(abc.ABC):
         agent: str = "",
         files: FileUrls | None = None,
         check_import: Callable[[ChatRequest], ChatRequest] | None = None,
-        rest: RestFunction | None = None,
+        is_queued: bool = False,
+        turn: str = "",
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
 
-        ``agent`` is the name of the agent, which is stored with the chat and the answer.
+        ``agent`` is the name of the agent, which is stored with the chat and the answer. ``is_queued`` says that
+        another process will answer, so that the claim does not end with this one. ``turn`` is the request as the
+        caller has encoded it, for :meth:`take`.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
-        found answered (``pending_calls``). ``files`` reads the URLs of stored files. ``rest`` is asked for the
-        end of an answer that is found lost.
+        found answered (``pending_calls``). ``files`` reads the URLs of stored files.
 
         Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served, and ChatChanged if others
         changed the chat at each attempt.
@@ -221,52 +255,51 @@ class ChatStore(abc.ABC):
             stored = message if files is None else files.read(message)
             extracted.append(extract_files(clean_if_valid(stored), self._inline_limit))
         request = msgspec.structs.replace(request, messages=[message for message, _ in extracted])
-        blobs = {blob.id: blob for _, found in extracted for blob in found}
+        blobs = {blob.id: blob for _, message_blobs in extracted for blob in message_blobs}
+        claimant = Claimant(owner=owner, run_id=run_id, agent=agent, is_queued=is_queued, turn=turn)
         for _ in range(_ATTEMPTS):
             try:
-                begun = await self._begin(
-                    request, blobs, owner, run_id, agent, check_import=check_import, collects=rest is None
-                )
+                result = await self._begin(request, blobs, claimant, check_import=check_import)
             except ChatChanged:  # two requests have made the same chat at the same time
                 continue
-            if not isinstance(begun, Expired):
-                return begun
-            self._lost += await self._declare_lost(request.chat_id, rest)
+            if not isinstance(result, Expired):
+                return result
+            await self._declare_lost(request.chat_id)
         raise ChatChanged("The chat was changed by somebody else. Please try again.")
 
     async def _begin(
         self,
         request: ChatRequest,
         blobs: Mapping[str, Blob],
-        owner: str,
-        run_id: str,
-        agent: str,
+        claimant: Claimant,
         *,
         check_import: Callable[[ChatRequest], ChatRequest] | None,
-        collects: bool,
     ) -> Begun | Joined | Busy | Answered | Expired:
         async with self.transaction(request.chat_id) as transaction:
-            turn = Beginning(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
-            begun = await turn.begin(check_import=check_import, collects=collects)
-        self._lost += turn.lost
-        if isinstance(begun, Begun) and begun.continues is not None:
-            self._growing[run_id] = _Growing(begun.continues, room=len(write_text(begun.continues)))
-        return begun
+            turn = Beginning(self, transaction, request, blobs, claimant)
+            result = await turn.begin(check_import=check_import)
+        if isinstance(result, Begun) and result.continues is not None:
+            self._growing[claimant.run_id] = _Growing(result.continues, room=len(write_text(result.continues)))
+        return result
 
-    async def save(self, claim: Claim, message: UIMessage) -> None:
-        """Store an answer that grows, and renew the claim. Raises :class:`~usechat.errors.ClaimLost`."""
+    async def save(self, claim: Claim, message: UIMessage, *, chunks: int = 0, finished: int | None = None) -> None:
+        """Store an answer that grows, and renew the claim. Raises :class:`~usechat.errors.ClaimLost`.
+
+        ``chunks`` is how many chunks of it were sent, and ``finished`` how many parts it had when its last finished
+        step ended, if one has finished since the claim was made or taken.
+        """
         message, blobs = self._extracted(claim, message)
         growing = self._growing.get(claim.run_id)
         growth = {} if growing is None else difference(growing.message, message)
         if not message["parts"] or (growing is not None and not growth):
-            await self.renew(claim)
+            await self.renew(claim, finished=finished)
             return
         size = len(write_text(growth))
         after = _Growing(message, growing.number + 1, growing.room - size) if growing is not None else None
         if growing is not None:
             growing.room = 0  # if this write fails, nobody knows whether it happened: the next one is whole
         async with self.transaction(claim.chat_id) as transaction:
-            await self._hold(transaction, claim)
+            await self._hold(transaction, claim, chunks=chunks, finished=finished)
             await self.put_blobs(transaction, claim.chat_id, blobs)
             if after is not None and after.room >= 0:
                 await transaction.grow(claim.key, after.number, growth)
@@ -275,10 +308,10 @@ class ChatStore(abc.ABC):
                 after = _Growing(message, room=len(write_text(message)))
         self._growing[claim.run_id] = after
 
-    async def renew(self, claim: Claim) -> None:
+    async def renew(self, claim: Claim, *, finished: int | None = None) -> None:
         """Renew a claim. Raises :class:`~usechat.errors.ClaimLost` if its lease has expired."""
         async with self.transaction(claim.chat_id) as transaction:
-            await self._hold(transaction, claim)
+            await self._hold(transaction, claim, finished=finished)
 
     async def finish(
         self, claim: Claim, message: UIMessage, outcome: Outcome, *, answerable: Collection[str] | None = None
@@ -290,25 +323,105 @@ class ChatStore(abc.ABC):
         """
         message, blobs = self._extracted(claim, message)
         final = settled(message, outcome, claim.answerable if answerable is None else answerable)
+        stored, growing = None, self._growing.get(claim.run_id)
+        if not final["parts"] and growing is not None:  # an answer that was begun again, and came to nothing
+            final = settled(growing.message, outcome, claim.answerable)
+        is_new = growing is None
+        async with self.ending(claim, is_new=is_new and bool(final["parts"])) as transaction:
+            await self.put_blobs(transaction, claim.chat_id, blobs)
+            if final["parts"]:
+                node, stored = await self._answer_node(transaction, claim, final, outcome)
+                await transaction.put_message(node, stored, has_grown=not is_new)
+            if claim.run_id in self._stepped:
+                await transaction.delete_steps()
+        self._growing.pop(claim.run_id, None)
+        self._stepped.discard(claim.run_id)
+        return stored
+
+    async def order_stop(self, chat_id: str) -> None:
+        """Note that the running answer of a chat is to be stopped: if its process dies first, nobody continues it."""
+        async with self.transaction(chat_id) as transaction:
+            if transaction.chat is not None:
+                await transaction.order_stop()
+
+    # -- The steps of agent functions.
+
+    async def begin_step(self, claim: Claim, name: str, ordinal: int, *, is_replayable: bool) -> StoredStep | None:
+        """Store that a step begins; return it instead if it has returned before.
+
+        Raises :class:`~usechat.errors.UnknownOutcome` if a process died in it, unless it ``is_replayable``, and
+        :class:`~usechat.errors.ClaimLost`.
+        """
+        self._stepped.add(claim.run_id)
         async with self.transaction(claim.chat_id) as transaction:
             await self._hold(transaction, claim)
-            await self.put_blobs(transaction, claim.chat_id, blobs)
-            stored, growing = None, self._growing.get(claim.run_id)
-            if not final["parts"] and growing is not None:  # an answer that was begun again, and came to nothing
-                final = settled(growing.message, outcome, claim.answerable)
-            if final["parts"]:
-                stored = await self._put_answer(transaction, claim, final, outcome)
+            step = await transaction.step(name, ordinal)
+            if step is not None and step.result is not None:
+                return step
+            if step is not None and not is_replayable:
+                raise UnknownOutcome(name)
+            await transaction.put_step(name, ordinal, None)
+        return None
+
+    async def end_step(self, claim: Claim, name: str, ordinal: int, result: str) -> None:
+        """Store the result of a step, as JSON. Raises :class:`~usechat.errors.ClaimLost`."""
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+            await transaction.put_step(name, ordinal, result)
+
+    # -- Answers whose process died.
+
+    async def take(self, chat_id: str, accepts: Callable[[ClaimRow, bool], bool]) -> Orphan | None:
+        """Take over the answer of a process that died; ``None`` if there is none, or it is not to be continued.
+
+        ``accepts`` gets the claim, and whether the answer has steps. The answer of the third process in which no
+        further step has finished is not given to a fourth one.
+        """
+        async with self.transaction(chat_id) as transaction:
+            row = await transaction.claim() if transaction.chat is not None else None
+            if row is None or row.is_held or not row.journal.turn:
+                return None
+            journal = msgspec.structs.replace(row.journal, stalled=row.journal.stalled + 1)
+            has_steps = await transaction.steps()
+            if journal.stalled >= _MOST_STALLED or not accepts(row, has_steps):
+                return None
+            orphan = await self._orphan(transaction, row.claim, journal, has_steps=has_steps)
             await transaction.delete_claim()
-            chat = existing_chat(transaction)
-            await transaction.put_chat(msgspec.structs.replace(chat, updated=transaction.now, version=chat.version + 1))
-        self._growing.pop(claim.run_id, None)
-        return stored
+            await transaction.put_claim(orphan.claim, self.lease, journal=journal)
+        if orphan.message is not None:  # without room: what the dead process has written is replaced as a whole
+            self._growing[orphan.claim.run_id] = _Growing(orphan.message)
+        if has_steps:
+            self._stepped.add(orphan.claim.run_id)
+        return orphan
+
+    async def _orphan(self, transaction: Transaction, claim: Claim, journal: Journal, *, has_steps: bool) -> Orphan:
+        chat = existing_chat(transaction)
+        tree = Tree(await transaction.nodes(with_content=True), chat.leaf)
+        answer = tree.nodes.get(claim.key)
+        keys = [node.key for node in (tree.branch(claim.parent) if claim.parent is not None else [])]
+        messages = await transaction.messages([*keys, *([] if answer is None else [answer.key])])
+        message_id = claim.message_id if answer is None else answer.id  # its agent may have named it
+        return Orphan(
+            chat=chat,
+            claim=msgspec.structs.replace(claim, attempt=claim.attempt + 1, message_id=message_id),
+            journal=journal,
+            history=[messages[key] for key in keys],
+            message=None if answer is None else messages[answer.key],
+            has_steps=has_steps,
+            known_ids=frozenset(node.id for node in tree.nodes.values()),
+        )
 
     async def claim_of(self, chat_id: str, run_id: str) -> Claim | None:
         """Return the claim that a run has on a chat, if it has one."""
         async with self.transaction(chat_id, writes=False) as transaction:
             row = await transaction.claim() if transaction.chat is not None else None
         return row.claim if row is not None and row.claim.run_id == run_id else None
+
+    async def expiry_of(self, claim: Claim) -> float | None:
+        """Return when a claim expires; later at a second look, if its worker has renewed it. ``None`` if it is gone."""
+        async with self.transaction(claim.chat_id, writes=False) as transaction:
+            row = await transaction.claim() if transaction.chat is not None else None
+        return row.expires if row is not None and row.claim.is_same(claim) else None
 
     async def hand_over(self, claim: Claim, seconds: float) -> None:
         """Let another process write the answer; it must take it over within ``seconds``. Raises ``ClaimLost``."""
@@ -322,89 +435,84 @@ class ChatStore(abc.ABC):
         With ``instead_of`` the answer was begun before by that run, which died: it cannot write any more, and the
         answer begins again. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
         """
-        taken = msgspec.structs.replace(claim, run_id=run_id)
         async with self.transaction(claim.chat_id) as transaction:
             row = await transaction.claim() if transaction.chat is not None else None
-            is_ours = row is not None and row.claim.run_id in (claim.run_id, run_id, instead_of)
-            if row is None or not is_ours or row.expires <= transaction.now:
-                raise _claim_lost(taken)
+            if row is None or not row.is_held or row.claim.run_id not in (claim.run_id, run_id, instead_of):
+                raise _claim_lost(claim)
+            new_claim = msgspec.structs.replace(claim, run_id=run_id, attempt=row.claim.attempt + 1)
             await transaction.delete_claim()
-            await transaction.put_claim(taken, self.lease)
+            # The turn may be given to another process.
+            await transaction.put_claim(new_claim, self.lease, is_ours=False, journal=row.journal)
             stored = None
             if any(node.key == claim.key for node in await transaction.nodes()):
                 stored = (await transaction.messages([claim.key]))[claim.key]
         if stored is not None:  # without room: what the earlier run has written is replaced as a whole
             self._growing[run_id] = _Growing(stored)
-        return taken
+        return new_claim
 
-    async def collect_lost(self, rest: RestFunction | None = None) -> list[LostAnswer]:
-        """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker.
+    async def collect_lost(self) -> list[LostAnswer]:
+        """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker."""
+        for chat_id in await self.orphaned():
+            await self._declare_lost(chat_id)
+        return self._unreported()
 
-        ``rest`` returns what the log of a run holds beyond what was saved of its answer.
+    async def lose(self, chat_id: str, run_id: str) -> list[LostAnswer]:
+        """Declare the answer of a run lost whose worker is known to be dead, before its lease expires.
+
+        Returns it, and others that were declared lost meanwhile, as :meth:`collect_lost` does.
         """
-        for chat_id in await self.expired():
-            self._lost += await self._declare_lost(chat_id, rest)
-        found, self._lost = self._lost, []
-        return found
+        await self._declare_lost(chat_id, run_id=run_id)
+        return self._unreported()
 
-    async def lose(self, chat_id: str, run_id: str, rest: RestFunction) -> list[LostAnswer]:
-        """Declare the answer of a run lost whose worker is known to be dead, before its lease expires; return it.
+    def _unreported(self) -> list[LostAnswer]:
+        answers, self._lost = self._lost, []
+        return answers
 
-        ``rest`` returns what the log of the run holds beyond what was saved of its answer.
+    async def _declare_lost(self, chat_id: str, *, run_id: str | None = None) -> None:
+        """Ask for the rest of a lost answer outside of the transaction that ends it: that may take a while.
+
+        An answer that is continued is not lost.
         """
-        return await self._declare_lost(chat_id, rest, run_id=run_id)
-
-    async def _declare_lost(
-        self, chat_id: str, rest: RestFunction | None, *, run_id: str | None = None
-    ) -> list[LostAnswer]:
-        """Ask for the rest of a lost answer outside of the transaction that ends it: that may take a while."""
-        known: tuple[Claim, UIMessage] | None = None
-        if rest is not None:
+        if run_id is None and self.recover is not None and await self.recover(chat_id):
+            return
+        claim, logged = None, None
+        if self.rest is not None:
             async with self.transaction(chat_id, writes=False) as transaction:
                 row = await transaction.claim() if transaction.chat is not None else None
-                is_lost = row is not None and _is_lost(row, transaction.now, run_id)
-            message = await rest(row.claim) if row is not None and is_lost else None
-            known = (row.claim, message) if row is not None and message is not None else None
+            if row is not None and _is_lost(row, run_id):
+                claim, logged = row.claim, await self.rest(row.claim)
         async with self.transaction(chat_id) as transaction:
-            return await self.declare_lost(transaction, run_id=run_id, known=known)
+            row = await transaction.claim() if transaction.chat is not None else None
+            if row is None or not _is_lost(row, run_id):
+                return
+            is_logged = logged is not None and claim is not None and row.claim.is_same(claim)
+            lost = await self._end_lost(transaction, row, logged if is_logged else None)
+        # Only now: `self._lost += await …` would add to the list that was there before the wait, which may be reported.
+        self._lost.append(lost)
 
-    async def declare_lost(
-        self,
-        transaction: Transaction,
-        *,
-        run_id: str | None = None,
-        known: tuple[Claim, UIMessage] | None = None,
-    ) -> list[LostAnswer]:
-        """End the answer of a chat whose claim has expired, or is that of a dead run, if there is one.
-
-        ``known`` is an answer that is stored instead of what was saved of it, if it is longer.
-        """
-        row = await transaction.claim() if transaction.chat is not None else None
-        if row is None or not _is_lost(row, transaction.now, run_id):
-            return []
+    async def _end_lost(self, transaction: Transaction, row: ClaimRow, logged: LoggedAnswer | None) -> LostAnswer:
+        """End the answer of a worker that died: with what was saved of it, or what its log has, if that is newer."""
         chat, claim = existing_chat(transaction), row.claim
         message = None
         if any(node.key == claim.key for node in await transaction.nodes()):
             message = (await transaction.messages([claim.key]))[claim.key]
-        if known is not None and known[0] == claim:
-            found, blobs = self._extracted(claim, known[1])
-            if found["parts"] and (message is None or len(write_text(found)) > len(write_text(message))):
-                await self.put_blobs(transaction, claim.chat_id, blobs)
-                message = found
+        if logged is not None and logged.message["parts"] and (message is None or logged.chunks > row.chunks):
+            message, blobs = self._extracted(claim, logged.message)
+            await self.put_blobs(transaction, claim.chat_id, blobs)
         if message is not None:
             lost = settled(message, "lost", claim.answerable)
             message = await self._put_answer(transaction, claim, lost, "lost")
             chat = existing_chat(transaction)
         await transaction.delete_claim()
+        await transaction.delete_steps()
         await transaction.put_chat(msgspec.structs.replace(chat, version=chat.version + 1))
-        return [LostAnswer(chat, claim, message)]
+        return LostAnswer(chat, claim, message)
 
     # -- Reading.
 
     async def load(self, chat_id: str, *, owner: str | None, tree: bool = False) -> LoadedChat:
         """Return the current branch of a chat; with ``tree`` also all other messages, as they were at that moment."""
-        async with self.transaction(chat_id, writes=False) as transaction:
-            view = await ChatView.of(transaction, owner)
+        async with self._view(chat_id, owner) as view:
             branch = view.visible_branch()
             nodes = view.visible() if tree else branch
             messages = await view.messages([node.key for node in nodes])
@@ -429,7 +537,10 @@ class ChatStore(abc.ABC):
         async with self.transaction(chat_id, writes=False) as transaction:
             chat = owned_chat(transaction, owner)
             row = await transaction.claim()
-            return ListedChat(chat, row is not None and row.expires > transaction.now)
+        if row is None or row.is_held:
+            return ListedChat(chat, row is not None)
+        await self._declare_lost(chat_id)
+        return await self.look_up(chat_id, owner=owner)
 
     async def agents_of(self, request: ChatRequest, *, owner: str) -> tuple[str, str]:
         """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does.
@@ -459,11 +570,11 @@ class ChatStore(abc.ABC):
         The files of the last messages come first. A text names each file that is missing, or beyond ``limit`` bytes in
         all.
         """
-        wanted = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
+        blob_ids = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
         loaded: dict[str, Blob] = {}
-        if wanted:
+        if blob_ids:
             async with self.transaction(chat_id, writes=False) as transaction:
-                for blob_id in wanted:
+                for blob_id in blob_ids:
                     blob = await self._blob(transaction, chat_id, blob_id)
                     limit -= 0 if blob is None else len(blob.data)
                     if limit < 0:
@@ -569,7 +680,7 @@ class ChatStore(abc.ABC):
         return count
 
     async def delete_unchanged(self, seconds: float) -> int:
-        """Delete the chats in which nothing was said for so long; return how many. For retention (``--keep 90d``).
+        """Delete the chats that did not change for ``seconds``; return how many. For retention (``--keep 90d``).
 
         A chat that is being answered stays, however long that takes.
         """
@@ -590,14 +701,13 @@ class ChatStore(abc.ABC):
 
     async def export(self, chat_id: str, *, owner: str | None) -> ChatDocument:
         """Return a whole chat, files included, as a document for :meth:`restore`. A running answer is left out."""
-        async with self.transaction(chat_id, writes=False) as transaction:
-            view = await ChatView.of(transaction, owner)
+        async with self._view(chat_id, owner) as view:
             nodes = view.visible()
             messages = await view.messages([node.key for node in nodes])
             if self._blobs is None:
-                blobs = await transaction.blobs()
+                blobs = await view.transaction.blobs()
             else:
-                blobs = await self._foreign_blobs(transaction, chat_id, messages)
+                blobs = await self._foreign_blobs(view.transaction, chat_id, messages)
         ids = {node.key: node.id for node in nodes}
         chat, branch = view.chat, view.visible_branch()
         return ChatDocument(
@@ -636,34 +746,49 @@ class ChatStore(abc.ABC):
 
         Raises :class:`~usechat.errors.ChatExists`.
         """
-        found = read_document(document)
-        check_id(found.id, "the chat id")
-        nodes = nodes_of(found)
-        leaf = None if found.head_id is None else next(node.key for node in nodes if node.id == found.head_id)
+        chat = read_document(document)
+        check_id(chat.id, "the chat id")
+        nodes = nodes_of(chat)
+        leaf = None if chat.head_id is None else next(node.key for node in nodes if node.id == chat.head_id)
         row = ChatRow(
-            id=found.id,
-            owner=found.owner if owner is None else owner,
-            title=clean_title(found.title),
-            titled_by=found.titled_by,
-            agent=found.agent,
-            created=found.created_at,
-            updated=found.updated_at,
-            pinned=found.pinned,
-            archived=found.archived,
+            id=chat.id,
+            owner=chat.owner if owner is None else owner,
+            title=clean_title(chat.title),
+            titled_by=chat.titled_by,
+            agent=chat.agent,
+            created=chat.created_at,
+            updated=chat.updated_at,
+            pinned=chat.pinned,
+            archived=chat.archived,
             leaf=leaf,
         )
-        async with self.transaction(found.id) as transaction:
+        async with self.transaction(chat.id) as transaction:
             if transaction.chat is not None:
-                raise ChatExists(f"The chat {found.id!r} is in the store already.")
+                raise ChatExists(f"The chat {chat.id!r} is in the store already.")
             await transaction.put_chat(row)
             await self.put_blobs(
-                transaction, found.id, [Blob(file.id, file.media_type, file.data) for file in found.files]
+                transaction, chat.id, [Blob(file.id, file.media_type, file.data) for file in chat.files]
             )
-            for node, listed in zip(nodes, found.messages, strict=True):
+            for node, listed in zip(nodes, chat.messages, strict=True):
                 await transaction.put_message(node, listed.message)
         return row
 
     # -- Inside.
+
+    @contextlib.asynccontextmanager
+    async def _view(self, chat_id: str, owner: str | None) -> AsyncIterator[ChatView]:
+        """Read a chat as its owner sees it. An answer whose worker died is ended first: what is shown does not change.
+
+        Raises ``ChatNotFound``.
+        """
+        for _ in range(_ATTEMPTS):
+            async with self.transaction(chat_id, writes=False) as transaction:
+                view = await ChatView.of(transaction, owner)
+                if not view.is_orphaned:
+                    yield view
+                    return
+            await self._declare_lost(chat_id)
+        raise ChatChanged("The chat was changed by somebody else. Please try again.")
 
     def _extracted(self, claim: Claim, message: UIMessage) -> tuple[UIMessage, list[Blob]]:
         """Return an answer as it can be stored, and its large files."""
@@ -696,24 +821,47 @@ class ChatStore(abc.ABC):
         self, transaction: Transaction, chat_id: str, messages: Mapping[int, UIMessage]
     ) -> list[Blob]:
         ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
-        found = [await self._blob(transaction, chat_id, blob_id) for blob_id in ids]
-        return [blob for blob in found if blob is not None]
+        blobs = [await self._blob(transaction, chat_id, blob_id) for blob_id in ids]
+        return [blob for blob in blobs if blob is not None]
 
-    async def _hold(self, transaction: Transaction, claim: Claim, seconds: float | None = None) -> None:
+    async def _hold(
+        self,
+        transaction: Transaction,
+        claim: Claim,
+        seconds: float | None = None,
+        *,
+        chunks: int | None = None,
+        finished: int | None = None,
+    ) -> None:
         """Renew a claim for the lease time, or for some seconds."""
         lease = self.lease if seconds is None else seconds
-        if transaction.chat is None or not await transaction.renew_claim(claim.run_id, lease):
-            self._growing.pop(claim.run_id, None)
-            raise _claim_lost(claim)
+        if transaction.chat is None or not await transaction.renew_claim(claim, lease, chunks, finished):
+            raise self.lost(claim)
+
+    def lost(self, claim: Claim) -> ClaimLost:
+        """Forget an answer that grows here, and return the error to raise: its claim is not held any more."""
+        self._growing.pop(claim.run_id, None)
+        self._stepped.discard(claim.run_id)
+        return _claim_lost(claim)
 
     async def _put_answer(
         self, transaction: Transaction, claim: Claim, message: UIMessage, outcome: Outcome
     ) -> UIMessage:
         """Write the whole answer; one that is new becomes the leaf, unless the page shows another branch by now."""
+        node, stored = await self._answer_node(transaction, claim, message, outcome)
+        await transaction.put_message(node, stored)
+        chat = existing_chat(transaction)
+        if chat.leaf == claim.parent and claim.run_id not in self._growing:
+            await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
+        return stored
+
+    async def _answer_node(
+        self, transaction: Transaction, claim: Claim, message: UIMessage, outcome: Outcome
+    ) -> tuple[MessageNode, UIMessage]:
+        """Return how an answer is stored: with the id of its claim if another message has that of its agent."""
         nodes = await transaction.nodes() if message["id"] != claim.message_id else []
         is_taken = any(node.id == message["id"] for node in nodes if node.key != claim.key)
         stored: UIMessage = {**message, "id": claim.message_id} if is_taken else message
-        chat = existing_chat(transaction)
         node = MessageNode(
             key=claim.key,
             parent=claim.parent,
@@ -724,10 +872,7 @@ class ChatStore(abc.ABC):
             agent=claim.agent,
             created=transaction.now,
         )
-        await transaction.put_message(node, stored)
-        if chat.leaf == claim.parent and claim.run_id not in self._growing:
-            await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
-        return stored
+        return node, stored
 
 
 class _ChatStates:
@@ -757,14 +902,14 @@ async def _reached(answer: Awaitable[_Found]) -> _Found:
 
 
 async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:
-    """Tell whether nothing was said in a chat for so long, nor is now: it may have changed since it was looked for."""
+    """Tell whether a chat did not change for ``seconds`` and is not being answered. It may have changed meanwhile."""
     chat, row = transaction.chat, await transaction.claim()
-    is_answered = row is not None and row.expires > transaction.now
+    is_answered = row is not None and row.is_held
     return chat is not None and not is_answered and chat.updated < transaction.now - seconds
 
 
-def _is_lost(row: ClaimRow, now: float, run_id: str | None) -> bool:
-    return row.expires <= now or row.claim.run_id == run_id
+def _is_lost(row: ClaimRow, run_id: str | None) -> bool:
+    return not row.is_held or row.claim.run_id == run_id
 
 
 def _claim_lost(claim: Claim) -> ClaimLost:

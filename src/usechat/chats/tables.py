@@ -24,11 +24,12 @@ try:
         Table,
         Text,
         UniqueConstraint,
+        false,
     )
 except ImportError:
     raise MissingDependency("sqlalchemy", "chats") from None
 
-__all__ = ["BLOBS", "CHATS", "CLAIMS", "GROWTH", "MESSAGES", "METADATA", "STATES"]
+__all__ = ["BLOBS", "CHATS", "CLAIMS", "GROWTH", "MESSAGES", "METADATA", "STATES", "STEPS"]
 
 METADATA: Final = MetaData()
 
@@ -99,11 +100,22 @@ CLAIMS: Final = Table(
     METADATA,
     Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
     Column("run_id", Text, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default="1"),
+    Column("owner", Text, nullable=False, server_default=""),
+    Column("chunks", Integer, nullable=False, server_default="0"),
+    Column("turn", Text, nullable=False, server_default=""),
+    Column("finished", Integer, nullable=False, server_default="0"),
+    Column("stalled", Integer, nullable=False, server_default="0"),
+    Column("stop", Boolean, nullable=False, server_default=false()),
     Column("claim", Text, nullable=False),
     Column("expires", Double, nullable=False),
     Index("usechat_claims_by_end", "expires"),
 )
-"""The run that may write a chat. The primary key is what guarantees that it is one."""
+"""The run that may write a chat. The primary key is what guarantees that it is one, ``run_id`` and ``attempt`` are the
+fence. ``owner`` is the instance that holds the claim, empty if its lease alone decides; ``chunks`` is how many chunks
+of the answer were sent when it was saved last. The journal of the answer is ``turn`` (the request, as JSON),
+``finished`` (how many parts it had when its last finished step ended), ``stalled`` (how many processes have taken it
+over since then) and ``stop`` (whether somebody has ordered its end)."""
 
 BLOBS: Final = Table(
     "usechat_blobs",
@@ -122,4 +134,14 @@ STATES: Final = Table(
     Column("handle", Text, primary_key=True),
     Column("state", LargeBinary, nullable=False),
 )
-"""The states of paused agents, see :mod:`usechat.paused_states`."""
+"""The states of paused agents, see :mod:`usechat.pauses.states`."""
+
+STEPS: Final = Table(
+    "usechat_steps",
+    METADATA,
+    Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("result", Text),
+)
+"""The steps of the agent function that answers a chat (``turn.step``); ``result`` is empty while one runs."""

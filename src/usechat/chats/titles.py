@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from usechat.chats.chat import storable, text_of
-from usechat.protocol.ui_messages import UIMessage
+from usechat.chats.chat import storable
+from usechat.protocol.ui_messages import UIMessage, text_of
 from usechat.threads import AgentThreads
 
 __all__ = ["LONGEST_TITLE", "TitleFunction", "ask_title", "clean_title", "first_words"]
@@ -23,7 +23,7 @@ def first_words(messages: Sequence[UIMessage], limit: int = _FIRST_WORDS) -> str
     >>> first_words([{"id": "u1", "role": "user", "parts": [question]}], 20)
     'What is the weather…'
     """
-    texts = (storable(text_of(message)) for message in messages if message["role"] == "user")
+    texts = (storable(text_of(message, "\n")) for message in messages if message["role"] == "user")
     text = next((text for text in (" ".join(text.split()) for text in texts) if text), "")
     if len(text) <= limit:
         return text

@@ -22,8 +22,11 @@ __all__ = [
     "ChatRow",
     "Claim",
     "ClaimRow",
+    "Journal",
     "ListedChat",
     "LostAnswer",
+    "Orphan",
+    "StoredStep",
     "Transaction",
     "existing_chat",
     "owned_chat",
@@ -42,7 +45,7 @@ _AT_ONCE: Final = 50
 class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     """A chat without its messages. ``leaf`` is the key of the last message that is shown.
 
-    ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
+    ``agent`` names the agent of the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
     ``archived`` are for the list.
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
@@ -77,8 +80,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The right of one run to write the answer of a chat.
 
     ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
-    that the answer gets. ``answerable`` are the calls that stay open for the page if the run ends badly: they were open
-    before it. ``given`` are the calls whose answers the run was given. ``agent`` names what answers.
+    that the answer gets. ``attempt`` grows with each process that writes the answer: ``(run_id, attempt)`` is the fence
+    that keeps an earlier one from writing. ``answerable`` are the calls that stay open for the page if the run ends
+    badly: they were open before it. ``given`` are the calls whose answers the run was given. ``agent`` names the agent.
 
     >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
     >>> claim.message_id
@@ -93,13 +97,39 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     answerable: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     agent: str = ""
+    attempt: int = 1
+
+    def is_same(self, other: "Claim") -> bool:
+        """Tell whether two claims are one: of the same run, in the same attempt."""
+        return (self.run_id, self.attempt) == (other.run_id, other.attempt)
+
+
+class Journal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a message does not say of the run that writes it, for a process that continues it.
+
+    ``turn`` is the request as the server has encoded it; empty if the answer cannot be continued. ``finished`` is how
+    many parts the answer had when its last finished step ended, ``stalled`` how many processes have taken it over since
+    then. ``stop`` says that somebody has ordered its end.
+    """
+
+    turn: str = ""
+    finished: int = 0
+    stalled: int = 0
+    stop: bool = False
 
 
 class ClaimRow(msgspec.Struct, frozen=True):
-    """A claim as it is stored; it is void when the time is ``expires``."""
+    """A claim as it is stored.
+
+    ``is_held`` is false if nobody holds it any more: its lease has expired, or its process is dead. ``chunks`` is how
+    many chunks of the answer were sent when it was saved last.
+    """
 
     claim: Claim
     expires: float
+    is_held: bool = True
+    chunks: int = 0
+    journal: Journal = Journal()
 
 
 class ListedChat(msgspec.Struct, frozen=True):
@@ -127,6 +157,22 @@ class ChatPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that this process has taken over from one that died.
+
+    ``history`` are the messages before it. ``message`` is what was stored of it, if anything was. ``has_steps`` says
+    that its agent is a function which used ``turn.step``; it begins again. ``known_ids`` are those of all messages.
+    """
+
+    chat: ChatRow
+    claim: Claim
+    journal: Journal
+    history: list[UIMessage]
+    message: UIMessage | None
+    has_steps: bool
+    known_ids: frozenset[str]
+
+
 class LostAnswer(msgspec.Struct, frozen=True):
     """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
 
@@ -146,30 +192,40 @@ class LostAnswer(msgspec.Struct, frozen=True):
     message: UIMessage | None
 
 
+class StoredStep(msgspec.Struct, frozen=True):
+    """A step of an agent function; ``result`` is JSON, or ``None`` if the step has not returned."""
+
+    result: str | None
+
+
+_NEW_JOURNAL: Final = Journal()
+
+
 class Transaction(Protocol):
     """Reads and writes one chat. All of it is written, or nothing.
 
     No two transactions that write the same chat overlap. ``chat`` is the chat as the transaction sees it, ``now`` the
-    time of the database when the transaction began.
+    time of the database when the transaction began, and ``lease_now`` the time by which claims expire.
     """
 
     chat: ChatRow | None
     now: float
+    lease_now: float
 
     async def put_chat(self, row: ChatRow) -> None:
         """Insert or replace the chat. Raises ChatChanged if another transaction has inserted it meanwhile."""
         ...
 
-    async def nodes(self) -> list[MessageNode]:
-        """Return all messages without their content."""
+    async def nodes(self, *, with_content: bool = False) -> list[MessageNode]:
+        """Return all messages without their content; ``with_content`` reads that, too, for ``messages``."""
         ...
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         """Return the content of messages, grown as far as it was saved."""
         ...
 
-    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
-        """Insert a message, or replace its content and outcome and forget how it has grown."""
+    async def put_message(self, node: MessageNode, message: UIMessage, *, has_grown: bool = True) -> None:
+        """Insert a message, or replace its content and outcome and forget how it has grown, if it has."""
         ...
 
     async def put_feedback(self, key: int, feedback: Any) -> None:
@@ -184,12 +240,43 @@ class Transaction(Protocol):
         """Return the claim of the chat, expired or not."""
         ...
 
-    async def put_claim(self, claim: Claim, lease: float) -> None:
-        """Insert a claim that expires in ``lease`` seconds. The chat must have none."""
+    async def put_claim(
+        self, claim: Claim, lease: float, *, is_ours: bool = True, journal: Journal = _NEW_JOURNAL
+    ) -> None:
+        """Insert a claim that expires in ``lease`` seconds. The chat must have none.
+
+        ``is_ours`` says that this process holds it: if it dies, the claim is void at once.
+        """
         ...
 
-    async def renew_claim(self, run_id: str, lease: float) -> bool:
-        """Let a claim expire in ``lease`` seconds from now; tell whether that run still has it, unexpired."""
+    async def renew_claim(
+        self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
+    ) -> bool:
+        """Let a claim expire in ``lease`` seconds from now; tell whether it is still there, unexpired.
+
+        ``chunks`` is how many chunks of the answer were sent, if more of it is saved now, and ``finished`` how many
+        parts it had at the end of its last finished step, if one has finished in this attempt.
+        """
+        ...
+
+    async def order_stop(self) -> None:
+        """Note in the claim of the chat that its answer is to be stopped."""
+        ...
+
+    async def steps(self) -> bool:
+        """Tell whether the answer has steps."""
+        ...
+
+    async def step(self, name: str, ordinal: int) -> StoredStep | None:
+        """Return a step that was begun."""
+        ...
+
+    async def put_step(self, name: str, ordinal: int, result: str | None) -> None:
+        """Store that a step has begun, or its result."""
+        ...
+
+    async def delete_steps(self) -> None:
+        """Forget the steps of the answer."""
         ...
 
     async def delete_claim(self) -> None:

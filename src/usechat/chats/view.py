@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from usechat.chats.chat import MessageNode, Outcome, Tree, settled
+from usechat.chats.chat import MessageNode, Outcome, Tree
 from usechat.chats.transaction import ChatRow, Claim, ClaimRow, Transaction, owned_chat
 from usechat.protocol.ui_messages import UIMessage
 
@@ -52,20 +52,18 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatView:
-    """A chat as it is shown: without the answer that is running, and with the end of one that was lost."""
+    """A chat as it is shown: without the answer that is running.
+
+    ``is_orphaned`` says that the process of that answer is dead: it must be declared lost before the chat is shown.
+    """
 
     def __init__(
         self, transaction: Transaction, chat: ChatRow, nodes: Iterable[MessageNode], row: ClaimRow | None
     ) -> None:
-        is_running = row is not None and row.expires > transaction.now
         self.chat = chat
-        self.running = row.claim if row is not None and is_running else None
-        self._lost = row.claim if row is not None and not is_running else None
-        self._transaction = transaction
-        nodes = [
-            msgspec.structs.replace(node, outcome="lost") if self._lost and node.key == self._lost.key else node
-            for node in nodes
-        ]
+        self.running = None if row is None else row.claim
+        self.is_orphaned = row is not None and not row.is_held
+        self.transaction = transaction
         self.tree = Tree(nodes, chat.leaf)
         if self.running is not None and (answer := self.tree.nodes.get(self.running.key)) is not None:
             # Its agent may have named the message since the claim was made.
@@ -99,10 +97,7 @@ class ChatView:
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         """Return the content of messages."""
-        found = await self._transaction.messages(keys)
-        if self._lost is not None and self._lost.key in found:
-            found[self._lost.key] = settled(found[self._lost.key], "lost", self._lost.answerable)
-        return found
+        return await self.transaction.messages(keys)
 
     def _below_running(self) -> set[int]:
         """Return the running answer and everything below it: a message is not shown without its parent."""

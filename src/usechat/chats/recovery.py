@@ -1,0 +1,169 @@
+"""From what is stored of an answer whose process died, the message that another process continues. No I/O.
+
+A crash leaves three things behind the last step that is known to be finished: text that the model has not ended, calls
+whose tools may have run, and calls whose input is not complete. :func:`recover` cuts what can be asked again, and
+settles what may have had an effect:
+
+- A step without a complete call is dropped: the model is asked again.
+- A call that was complete may have run. It becomes an error which says that its outcome is not known, and the model
+  decides. With ``asks`` a person decides first, by an approval.
+- If all open calls are of tools that may run again, and nothing else of their step has an outcome, the step is dropped.
+- Input that was cut off, and open calls that the provider runs, are dropped.
+- A finished step without calls is the end of the answer: nothing is asked again.
+
+>>> text = {"type": "text", "text": "Let me", "state": "streaming"}
+>>> message = {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, text]}
+>>> recover(message, 0, RecoveryPolicy())
+Recovery(kind='continue', message={'id': 'm1', 'role': 'assistant', 'parts': []}, dropped=2, settled=())
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from usechat.protocol.states import ToolState
+from usechat.protocol.ui_messages import UIMessage, is_provider_executed, is_settled, is_tool, tool_name
+
+__all__ = [
+    "MAY_CALL_AGAIN",
+    "NOT_ALLOWED",
+    "UNKNOWN_OUTCOME",
+    "Recovery",
+    "RecoveryPolicy",
+    "as_begun",
+    "is_question_of_recovery",
+    "recover",
+]
+
+UNKNOWN_OUTCOME: Final = "The server was interrupted while this tool ran. It is not known whether the call took effect."
+MAY_CALL_AGAIN: Final = "The server was interrupted while this tool ran. The tool may be called again."
+NOT_ALLOWED: Final = f"{UNKNOWN_OUTCOME} It must not be called again."
+
+_QUESTION: Final = "after-crash-"
+_STREAMED: Final = ("text", "reasoning")
+_Kind: TypeAlias = Literal["continue", "complete", "waiting", "stuck"]
+
+
+class RecoveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to a call that was open: ``replayable`` names the tools that may run again.
+
+    ``asks`` says that a person is asked about each of the others. ``answerable`` are calls that wait for the page.
+    """
+
+    asks: bool = False
+    replayable: frozenset[str] = frozenset()
+    answerable: frozenset[str] = frozenset()
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What to do with an answer whose process died.
+
+    - ``continue``: the agent goes on behind ``message``; without parts it begins again.
+    - ``complete``: ``message`` is the whole answer.
+    - ``waiting``: a person must answer first; the turn ends with ``message``.
+    - ``stuck``: nothing can follow ``message``, although it is not whole. The answer is lost.
+
+    ``dropped`` is how many parts were cut, ``settled`` names the calls that got an outcome here.
+    """
+
+    kind: _Kind
+    message: UIMessage
+    dropped: int = 0
+    settled: tuple[str, ...] = ()
+
+
+def as_begun(message: UIMessage, given: Collection[str]) -> UIMessage:
+    """Return an answer as it was when its last turn began, which brought what the calls ``given`` waited for.
+
+    For sources that say the rest again. Everything behind the step with these calls is cut; without any, everything.
+
+    >>> step, call = {"type": "step-start"}, {"type": "tool-book", "toolCallId": "c1", "state": "output-available"}
+    >>> message = {"id": "m1", "role": "assistant", "parts": [step, call, step, {"type": "text", "text": "Boo"}]}
+    >>> len(as_begun(message, ["c1"])["parts"]), len(as_begun(message, [])["parts"])
+    (2, 0)
+    """
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    last = max((index for index, part in enumerate(parts) if part.get("toolCallId") in given), default=None)
+    if last is None:
+        return cast("UIMessage", {**message, "parts": []})
+    following = (index for index, part in enumerate(parts) if index > last and part["type"] == "step-start")
+    return cast("UIMessage", {**message, "parts": parts[: next(following, len(parts))]})
+
+
+def is_question_of_recovery(approval: Mapping[str, Any]) -> bool:
+    """Tell whether an approval asks about a call that a crash has interrupted."""
+    return str(approval.get("id", "")).startswith(_QUESTION)
+
+
+def recover(message: UIMessage, finished: int, policy: RecoveryPolicy) -> Recovery:
+    """Return what to do with an answer of which ``finished`` parts were there when its last finished step ended."""
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    tail = _kept_tail(parts[finished:], policy)
+    kept = [*parts[:finished], *tail]
+    after = [_settled(part, policy) for part in kept]
+    settled = tuple(
+        part["toolCallId"] for part, before in zip(after, kept, strict=True) if _is_call(part) and part != before
+    )
+    recovered = cast("UIMessage", {**message, "parts": after})
+    return Recovery(_kind(after, len(parts) > finished, policy), recovered, len(parts) - len(after), settled)
+
+
+def _kept_tail(tail: Sequence[dict[str, Any]], policy: RecoveryPolicy) -> list[dict[str, Any]]:
+    """Return what stays of the parts behind the last finished step: the steps before the last one, and its calls."""
+    begin = _last_step(tail)
+    step = tail[begin:]
+    calls = [part for part in step if _may_have_run(part)]
+    may_run_again = all(not is_settled(part) and tool_name(part) in policy.replayable for part in calls)
+    return [*tail[:begin], *([] if may_run_again else [part for part in step if not _is_cut_off(part)])]
+
+
+def _last_step(parts: Sequence[Mapping[str, Any]]) -> int:
+    """Return where the last step begins."""
+    return max((index for index, part in enumerate(parts) if part["type"] == "step-start"), default=0)
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    return is_tool(part) and isinstance(part.get("toolCallId"), str)
+
+
+def _may_have_run(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is a call of a tool of ours whose input is complete."""
+    return _is_call(part) and not is_provider_executed(part) and part.get("state") != ToolState.INPUT_STREAMING
+
+
+def _is_cut_off(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is one that its model or provider has not ended."""
+    if _is_call(part):
+        is_open_elsewhere = is_provider_executed(part) and not is_settled(part)
+        return is_open_elsewhere or part.get("state") == ToolState.INPUT_STREAMING
+    return part["type"] in _STREAMED and part.get("state") == "streaming"
+
+
+def _settled(part: dict[str, Any], policy: RecoveryPolicy) -> dict[str, Any]:
+    """Return a part with the outcome of its call, if the call was open."""
+    if not _is_call(part) or is_settled(part) or _waits(part, policy):
+        return part
+    if part.get("approval", {}).get("approved") is False:
+        return {**part, "state": "output-denied"}
+    if tool_name(part) in policy.replayable:
+        return {**part, "state": "output-error", "errorText": MAY_CALL_AGAIN}
+    if policy.asks:
+        return {**part, "state": "approval-requested", "approval": {"id": f"{_QUESTION}{part['toolCallId']}"}}
+    return {**part, "state": "output-error", "errorText": UNKNOWN_OUTCOME}
+
+
+def _waits(part: Mapping[str, Any], policy: RecoveryPolicy) -> bool:
+    """Tell whether the page must answer a call."""
+    if not _is_call(part):
+        return False
+    is_open = part.get("state") == ToolState.INPUT_AVAILABLE and part["toolCallId"] in policy.answerable
+    return is_open or part.get("state") == ToolState.APPROVAL_REQUESTED
+
+
+def _kind(parts: Sequence[dict[str, Any]], has_tail: bool, policy: RecoveryPolicy) -> _Kind:
+    if any(_waits(part, policy) for part in parts):
+        return "waiting"
+    if not parts or any(_may_have_run(part) for part in parts[_last_step(parts) :]):
+        return "continue"
+    return "stuck" if has_tail else "complete"

@@ -1,0 +1,155 @@
+"""Server processes whose agents go on after kill -9: each effect, and each request of a model, is a line of a file."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from tests.chats.dying import ServerProcess
+from tests.server.process import eventually
+from usechat import emit, parts, replayable
+from usechat.chats import SqlChats
+from usechat.errors import UnknownOutcome
+from usechat.protocol.ui_messages import UIMessage, tool_parts_of
+from usechat.server import ChatApp, Settings
+from usechat.turn import Turn
+
+__all__ = ["ChatServer", "SurvivingServer"]
+
+
+class _Life:
+    """What the agents of all processes have done, and where one of them waits for its death."""
+
+    def __init__(self, path: str, waits_at: str) -> None:
+        self._notes = Path(f"{path}.notes")
+        self._waits_at = waits_at
+
+    def note(self, what: str) -> None:
+        with self._notes.open("a") as file:
+            file.write(f"{what}\n")
+
+    async def reach(self, place: str) -> None:
+        """Wait without end if the test kills the process here."""
+        if place == self._waits_at:
+            emit("reached", place, transient=True)
+            await asyncio.Event().wait()
+
+
+class _Agents:
+    """The same turn of three steps by several means: text and `weather`, text and `book`, text."""
+
+    def __init__(self, life: _Life) -> None:
+        self._life = life
+
+    async def weather(self) -> str:
+        self._life.note("weather")
+        return "sunny"
+
+    async def book(self) -> str:
+        self._life.note("book")
+        await self._life.reach("tool")
+        return "booked"
+
+    async def loop(self, turn: Turn) -> AsyncIterator[str | parts.Part]:
+        """Answer like a model in a loop, which goes on behind the calls of the history."""
+        done = [part["toolCallId"] for part in tool_parts_of(turn.messages[-1])]
+        for number, (text, tool) in enumerate((("First. ", self.weather), ("Second. ", self.book)), 1):
+            if f"t{number}" in done:
+                continue
+            self._life.note(f"model {number}")
+            yield text
+            await self._life.reach(f"text {number}")
+            yield parts.ToolCall(f"t{number}", tool.__name__, {})
+            yield parts.ToolResult(f"t{number}", await tool())
+            await self._life.reach(f"result {number}")
+        self._life.note("model 3")
+        yield "Third."
+
+    def pydantic(self) -> "Agent[None, str]":
+        """Return the same as an agent of Pydantic AI, whose model refuses a history that no provider would accept."""
+
+        async def model(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[Any]:
+            kinds = [part.part_kind for message in messages for part in message.parts]
+            calls, returns = kinds.count("tool-call"), kinds.count("tool-return") + kinds.count("retry-prompt")
+            assert calls == returns, kinds
+            assert kinds[-1] in ("user-prompt", "tool-return", "retry-prompt"), kinds
+            number = calls + 1
+            self._life.note(f"model {number}")
+            yield {1: "First. ", 2: "Second. ", 3: "Third."}[number]
+            await self._life.reach(f"text {number}")
+            if number < 3:
+                yield {0: DeltaToolCall(("weather", "book")[number - 1], "{}", tool_call_id=f"t{number}")}
+
+        return Agent(FunctionModel(stream_function=model), tools=[self.weather, self.book])
+
+    async def steps(self, turn: Turn) -> AsyncIterator[str]:
+        """Answer in steps that are stored."""
+        yield f"{await turn.step('weather', self.weather)}. "
+        try:
+            yield f"{await turn.step('book', self.book)}. "
+        except UnknownOutcome as unknown:
+            yield f"{unknown.step}? "
+        await self._life.reach("end")
+        yield "Third."
+
+    async def again(self, turn: Turn) -> AsyncIterator[str]:
+        """Answer with a step that may run again."""
+
+        @replayable
+        async def book() -> str:
+            return await self.book()
+
+        yield f"{await turn.step('book', book)}."
+
+
+def _serve(listener: socket.socket, path: str, agent: str, waits_at: str, settings: Settings) -> None:
+    agents = _Agents(_Life(path, waits_at))
+    answer = agents.pydantic() if agent == "pydantic" else getattr(agents, agent)
+    chats = SqlChats(path, lease=6)
+    uvicorn.Server(
+        uvicorn.Config(ChatApp(answer, chats=chats, settings=settings, metrics=False), log_level="critical")
+    ).run([listener])
+
+
+class ChatServer(ServerProcess):
+    """A process that answers the chat ``c1`` and stores it; ``notes`` is the file of what its agent has done."""
+
+    def __init__(self, notes: Path, serve: Callable[..., None], *arguments: Any) -> None:
+        super().__init__(serve, *arguments)
+        self._notes = notes
+        self._client = httpx2.Client(base_url=self.url, timeout=60)
+
+    @property
+    def notes(self) -> list[str]:
+        return self._notes.read_text().splitlines() if self._notes.exists() else []
+
+    def kill(self) -> None:
+        super().kill()
+        self._client.close()
+
+    def load(self) -> Any:
+        """What a page loads of the chat."""
+        return self._client.get("/api/chat/c1/messages").json()
+
+    def ended(self) -> tuple[str, UIMessage]:
+        """How the answer ended, and what is stored of it; nobody reads it meanwhile."""
+        eventually(lambda: self.load()["running"] is None, "the answer has ended")
+        loaded = self.load()
+        message: UIMessage = loaded["messages"][-1]
+        return loaded["outcomes"][message["id"]], message
+
+
+class SurvivingServer(ChatServer):
+    """The process of an agent of this module; it waits for its death at ``waits_at``."""
+
+    def __init__(
+        self, database: str, notes: Path, agent: str, *, waits_at: str = "", settings: Settings | None = None
+    ) -> None:
+        super().__init__(notes, _serve, database, agent, waits_at, settings or Settings(sdk="7"))

@@ -1,0 +1,99 @@
+"""What another process continues of an answer whose process died, by table."""
+
+from typing import Any, Final
+
+import pytest
+
+from usechat.chats.recovery import MAY_CALL_AGAIN, UNKNOWN_OUTCOME, RecoveryPolicy, as_begun, recover
+from usechat.protocol.ui_messages import UIMessage
+
+STEP: Final = {"type": "step-start"}
+DONE: Final = {"type": "text", "text": "Let me see.", "state": "done"}
+HALF: Final = {"type": "text", "text": "Let", "state": "streaming"}
+THINKING: Final = {"type": "reasoning", "text": "Hm", "state": "streaming"}
+
+
+def call(state: str, call_id: str = "t1", *, name: str = "book", **fields: Any) -> dict[str, Any]:
+    return {"type": f"tool-{name}", "toolCallId": call_id, "state": state, "input": {}, **fields}
+
+
+OPEN: Final = call("input-available")
+RESULT: Final = call("output-available", output="booked")
+UNKNOWN: Final = call("output-error", errorText=UNKNOWN_OUTCOME)
+AGAIN: Final = call("output-error", errorText=MAY_CALL_AGAIN)
+CUT: Final = call("input-streaming", "t2")
+SEARCHED: Final = call("output-available", "s1", name="web", output=[], providerExecuted=True)
+SEARCHING: Final = call("input-available", "s1", name="web", providerExecuted=True)
+APPROVED: Final = call("approval-responded", approval={"id": "p1", "approved": True})
+DENIED: Final = call("approval-responded", approval={"id": "p1", "approved": False})
+ASKED: Final = call("approval-requested", approval={"id": "p1"})
+FIRST: Final = [STEP, DONE, RESULT]
+
+TABLE: Final[dict[str, tuple[list[Any], int, str, list[Any]]]] = {
+    "nothing was said": ([], 0, "continue", []),
+    "mid-text of the first step": ([STEP, HALF], 0, "continue", []),
+    "half reasoning": ([STEP, THINKING], 0, "continue", []),
+    "text whose step may be half or whole": ([STEP, DONE], 0, "continue", []),
+    "a finished step without calls": ([STEP, DONE], 2, "complete", [STEP, DONE]),
+    "mid-text of the second step": ([*FIRST, STEP, HALF], 3, "continue", FIRST),
+    "a result that was the last": (FIRST, 0, "continue", FIRST),
+    "a finished step with a result": (FIRST, 3, "continue", FIRST),
+    "mid-tool": ([STEP, DONE, OPEN], 0, "continue", [STEP, DONE, UNKNOWN]),
+    "mid-input": ([STEP, DONE, CUT], 0, "continue", []),
+    "one call ran while the input of another was cut off": ([STEP, OPEN, CUT], 0, "continue", [STEP, UNKNOWN]),
+    "the provider ran": ([*FIRST, STEP, DONE, SEARCHING], 3, "continue", FIRST),
+    "the provider's call beside ours": ([STEP, SEARCHING, OPEN], 0, "continue", [STEP, UNKNOWN]),
+    "the provider has run, and the step has ended": ([STEP, SEARCHED, DONE], 3, "complete", [STEP, SEARCHED, DONE]),
+    "a step that an earlier recovery kept": ([*FIRST, STEP, HALF], 0, "continue", FIRST),
+    "an approved call may have run": ([STEP, APPROVED], 2, "continue", [STEP, {**APPROVED, **UNKNOWN}]),
+    "a denied call": ([STEP, DENIED], 2, "continue", [STEP, {**DENIED, "state": "output-denied"}]),
+    "a person is asked already": ([STEP, ASKED], 0, "waiting", [STEP, ASKED]),
+    "text goes on behind a finished step without calls": ([STEP, DONE, STEP, HALF], 2, "stuck", [STEP, DONE]),
+}
+
+
+def message_of(parts: list[Any]) -> UIMessage:
+    return {"id": "m1", "role": "assistant", "parts": parts}
+
+
+@pytest.mark.parametrize(("parts", "finished", "kind", "expected"), TABLE.values(), ids=TABLE)
+def test_what_is_continued(parts: list[Any], finished: int, kind: str, expected: list[Any]) -> None:
+    recovery = recover(message_of(parts), finished, RecoveryPolicy())
+    assert (recovery.kind, recovery.message["parts"]) == (kind, expected)
+    assert recovery.dropped == len(parts) - len(expected)
+    again = recover(recovery.message, finished if recovery.kind != "stuck" else len(expected), RecoveryPolicy())
+    assert again.message == recovery.message, "a second crash changes nothing"
+
+
+def test_a_step_is_asked_again_if_all_its_calls_may_run_again() -> None:
+    policy = RecoveryPolicy(replayable=frozenset({"book"}))
+    assert recover(message_of([*FIRST, STEP, OPEN]), 3, policy).message["parts"] == FIRST
+    beside = call("output-available", "t2", name="pay", output=1)
+    recovery = recover(message_of([STEP, OPEN, beside]), 0, policy)
+    assert (recovery.message["parts"], recovery.settled) == ([STEP, AGAIN, beside], ("t1",))
+
+
+def test_a_person_is_asked_about_a_call_that_was_open() -> None:
+    recovery = recover(message_of([STEP, OPEN]), 0, RecoveryPolicy(asks=True))
+    asked = call("approval-requested", approval={"id": "after-crash-t1"})
+    assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, asked], ("t1",))
+
+
+def test_a_call_that_waits_for_the_page_stays_open() -> None:
+    recovery = recover(message_of([STEP, OPEN]), 2, RecoveryPolicy(answerable=frozenset({"t1"})))
+    assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, OPEN], ())
+
+
+@pytest.mark.parametrize(
+    ("parts", "given", "kept"),
+    [
+        ([*FIRST, STEP, HALF], [], []),
+        ([*FIRST, STEP, HALF], ["t1"], FIRST),
+        ([*FIRST, STEP, SEARCHED], ["t1", "s1"], [*FIRST, STEP, SEARCHED]),
+        ([STEP, DONE, RESULT, HALF, STEP, DONE], ["t1"], [STEP, DONE, RESULT, HALF]),
+        ([], ["t1"], []),
+    ],
+    ids=["it began the answer", "it answered a call", "it answered several", "its step goes on", "nothing was said"],
+)
+def test_what_was_there_when_the_last_turn_began(parts: list[Any], given: list[str], kept: list[Any]) -> None:
+    assert as_begun(message_of(parts), given) == message_of(kept)

@@ -1,0 +1,135 @@
+"""kill -9 at any moment, and the answer goes on: finished steps are not asked again, and no tool runs twice."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.chats.surviving import SurvivingServer
+from tests.chats.talking import user
+from tests.server.process import eventually
+from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
+from usechat.server import Settings
+
+pytestmark = pytest.mark.stores
+
+Start = Callable[..., SurvivingServer]
+CONSENT: Final = Settings(sdk="7", after_crash="continue")
+QUESTION: Final = {"id": "c1", "messages": [user("u1", "Go")]}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a process; all use one database."""
+    servers: list[SurvivingServer] = []
+    database = str(tmp_path / "chats.db")
+
+    def start_one(agent: str, **options: Any) -> SurvivingServer:
+        servers.append(SurvivingServer(database, Path(f"{database}.notes"), agent, **options))
+        return servers[-1]
+
+    yield start_one
+    for server in servers:
+        server.kill()
+
+
+def die(server: SurvivingServer) -> None:
+    """Ask, and kill the process where it waits."""
+    body = server.ask(QUESTION, until=lambda data: b"data-reached" in data)
+    assert not body.complete, body.data
+
+
+def begun(server: SurvivingServer) -> int:
+    """How often the first step was begun."""
+    return server.notes.count("model 1")
+
+
+def states(message: UIMessage) -> list[str]:
+    return [part["state"] for part in tool_parts_of(message)]
+
+
+BOTH: Final = ["output-available", "output-available"]
+MATRIX: Final = {
+    # where it dies: the model requests and effects of both processes, and how the calls stand
+    "text 1": (["model 1", "model 1", "weather", "model 2", "book", "model 3"], BOTH),
+    "text 2": (["model 1", "weather", "model 2", "model 2", "book", "model 3"], BOTH),
+    "tool": (["model 1", "weather", "model 2", "book", "model 3"], ["output-available", "output-error"]),
+}
+
+
+@pytest.mark.parametrize("place", MATRIX)
+@pytest.mark.parametrize("agent", ["loop", "pydantic"])
+def test_an_answer_goes_on_after_the_restart_of_its_process(start: Start, agent: str, place: str) -> None:
+    settings = CONSENT if agent == "loop" else Settings(sdk="7")
+    die(start(agent, waits_at=place, settings=settings))
+    second = start(agent, settings=settings)
+    outcome, message = second.ended()
+    assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
+    assert (second.notes, states(message)) == MATRIX[place]
+
+
+def test_a_result_that_was_stored_is_not_asked_for_again(start: Start) -> None:
+    die(start("loop", waits_at="result 2", settings=CONSENT))
+    second = start("loop", settings=CONSENT)
+    assert states(second.ended()[1]) == BOTH
+    assert second.notes == ["model 1", "weather", "model 2", "book", "model 3"]
+
+
+def test_a_function_of_ones_own_is_lost_unless_somebody_consents(start: Start) -> None:
+    die(start("loop", waits_at="text 2"))
+    second = start("loop")
+    outcome, message = second.ended()
+    assert (outcome, second.notes) == ("lost", ["model 1", "weather", "model 2"])
+    assert text_of(message).startswith("First. "), "what was saved of it"
+
+
+def test_a_person_is_asked_about_a_tool_that_may_have_run(start: Start) -> None:
+    settings = Settings(sdk="7", after_crash="ask")
+    die(start("loop", waits_at="tool", settings=settings))
+    second = start("loop", settings=settings)
+    outcome, message = second.ended()
+    assert (outcome, states(message)) == ("waiting", ["output-available", "approval-requested"])
+    stored: list[Any] = list(message["parts"])
+    parts = [
+        {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": False}}
+        if part.get("state") == "approval-requested"
+        else part
+        for part in stored
+    ]
+    second.ask({"id": "c1", "messages": [user("u1", "Go"), {**message, "parts": parts}]})
+    outcome, message = second.ended()
+    assert (outcome, states(message)) == ("finished", ["output-available", "output-error"])
+    assert second.notes.count("book") == 1
+
+
+def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start) -> None:
+    die(start("loop", waits_at="text 1", settings=CONSENT))
+    for attempt in (2, 3):
+        server = start("loop", waits_at="text 1", settings=CONSENT)
+        eventually(lambda: begun(server) == attempt, "it goes on")  # noqa: B023 - awaited here
+        server.kill()
+    last = start("loop", settings=CONSENT)
+    eventually(lambda: last.load()["running"] is None, "it is lost")
+    assert last.notes == ["model 1"] * 3
+
+
+def test_the_steps_of_a_function_are_called_once(start: Start) -> None:
+    die(start("steps", waits_at="end"))
+    second = start("steps")
+    assert text_of(second.ended()[1]) == "sunny. booked. Third."
+    assert second.notes == ["weather", "book"]
+
+
+def test_a_crash_in_a_step_is_told_to_the_function(start: Start) -> None:
+    die(start("steps", waits_at="tool"))
+    second = start("steps")
+    assert text_of(second.ended()[1]) == "sunny. book? Third."
+    assert second.notes == ["weather", "book"]
+
+
+def test_a_step_that_may_run_again_does(start: Start) -> None:
+    die(start("again", waits_at="tool"))
+    second = start("again")
+    assert text_of(second.ended()[1]) == "booked."
+    assert second.notes == ["book", "book"]
