@@ -39,9 +39,9 @@ def request_fields(request: ChatRequest) -> dict[str, Any]:
 
 def request_of(fields: Mapping[str, Any]) -> ChatRequest:
     """Read what :func:`request_fields` returned, perhaps in another release. Messages keep keys that no type names."""
-    found = {name: fields[name] for name in ChatRequest.__struct_fields__ if name in fields}
-    pending = found["pending_calls"]
-    return ChatRequest(**found | {"pending_calls": None if pending is None else frozenset(pending)})
+    values = {name: fields[name] for name in ChatRequest.__struct_fields__ if name in fields}
+    pending = values["pending_calls"]
+    return ChatRequest(**values | {"pending_calls": None if pending is None else frozenset(pending)})
 
 
 def identity_of(fields: Mapping[str, Any] | None) -> Identity | None:

@@ -1,6 +1,6 @@
 """States of paused agents in memory: bounded."""
 
-from usechat.paused_states import MemoryStates
+from usechat.pauses.states import MemoryStates
 
 
 async def test_of_too_many_states_the_oldest_are_forgotten() -> None:
