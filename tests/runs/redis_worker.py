@@ -1,4 +1,4 @@
-"""A worker of the tests, run as a process of its own: `python -m tests.runs.redis_worker SOCKET URL LEASE`."""
+"""A worker of the tests, run as a separate process: `python -m tests.runs.redis_worker SOCKET URL LEASE`."""
 
 import asyncio
 import socket

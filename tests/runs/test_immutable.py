@@ -8,10 +8,10 @@ import pytest
 from usechat.runs import open_calls, quotas, run, turns
 
 VALUES: list[Any] = [
-    found
+    value
     for module in (open_calls, quotas, run, turns)
-    for found in vars(module).values()
-    if isinstance(found, type) and issubclass(found, msgspec.Struct) and found.__module__ == module.__name__
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
 ]
 
 

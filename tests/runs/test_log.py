@@ -1,6 +1,7 @@
 """The log of a run: frames in order, readers that wait, and the backlog limit."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -24,6 +25,13 @@ class Pushed:
             self._reader.wake(Wake.UNSENT)
 
 
+async def write(log: Log, frames: bytes) -> None:
+    """Write frames in an iteration of the event loop of their own."""
+    log.append(frames)
+    log.flush()
+    await asyncio.sleep(0)
+
+
 def pushing(log: Log, *, maximum_behind: int | None = None) -> tuple[Reader, Pushed]:
     reader = log.reader(maximum_behind=maximum_behind)
     reader.pusher = pushed = Pushed(reader)
@@ -34,9 +42,9 @@ async def test_a_log_that_fails_to_flush_does_not_delay_the_others(caplog: pytes
     def fail(_frames: bytes) -> None:
         raise OSError("disk full")
 
-    broken, log = Log(on_flush=fail), Log()
+    broken_log, log = Log(on_flush=fail), Log()
     reader = log.reader()
-    broken.append(b"a")
+    broken_log.append(b"a")
     log.append(b"b")
     assert await reader.read() == b"b"
     assert [record.message for record in caplog.records] == [
@@ -96,9 +104,9 @@ async def test_frames_that_all_readers_have_are_kept_in_compact_form() -> None:
     assert await slow.read() == b"".join(frames)
     log.end()
     assert (pushed.frames, await waiting) == ([*frames, *frames], None)
-    said = "".join(f"word {number} " for number in range(100))
-    assert len(log.so_far()) < len(said) * 2 + len(b"".join(frames)) + 2048
-    assert shorten(log.so_far()) == encode_frame(TextDeltaChunk("1", said * 2))
+    words = "".join(f"word {number} " for number in range(100))
+    assert len(log.so_far()) < len(words) * 2 + len(b"".join(frames)) + 2048
+    assert shorten(log.so_far()) == encode_frame(TextDeltaChunk("1", words * 2))
 
 
 async def test_frames_are_merged_only_once_enough_of_them_have_come() -> None:
@@ -117,11 +125,11 @@ async def test_a_kilobyte_is_kept_as_it_was_written() -> None:
     log = Log()
     frame = encode_frame(TextDeltaChunk("1", ""))
     text = "x" * (512 - len(frame))
-    for written in (2, 3):
-        while log.size < written * 512:
+    for count in (2, 3):
+        while log.size < count * 512:
             log.append(encode_frame(TextDeltaChunk("1", text)))
             log.flush()
-        frames = [text] * 2 if written == 2 else [text * 3]
+        frames = [text] * 2 if count == 2 else [text * 3]
         assert log.so_far() == b"".join(encode_frame(TextDeltaChunk("1", text)) for text in frames)
 
 
@@ -187,11 +195,9 @@ async def test_a_reader_is_too_slow_once_it_exceeds_the_backlog_limit() -> None:
     reader = log.reader(maximum_behind=3)
     interrupted: list[bool] = []
     reader.on_cut = lambda _why: interrupted.append(True)
-    log.append(b"abc")
-    log.flush()
+    await write(log, b"abc")
     assert (reader.behind, interrupted) == (3, [])
-    log.append(b"d")
-    log.flush()
+    await write(log, b"d")
     assert (interrupted, await reader.read()) == ([True], Wake.TOO_SLOW)
     reader.skip()
     assert reader.behind == 0
@@ -225,23 +231,74 @@ async def test_a_reader_that_has_read_beyond_an_oversized_frame_may_get_another(
     reader = log.reader(maximum_behind=300)
     for large in (b"a" * 1000, b"c" * 1000):
         for frames in (large, b"b"):
-            log.append(frames)
-            log.flush()
+            await write(log, frames)
         assert await reader.read() == large + b"b"
-    log.append(b"d" * 200)
-    log.flush()
+    await write(log, b"d" * 200)
     assert reader.behind == 200
-    log.append(b"e" * 101)
-    log.flush()
+    await write(log, b"e" * 101)
     assert await reader.read() is Wake.TOO_SLOW
+
+
+async def test_what_is_written_in_one_iteration_of_the_loop_does_not_make_a_reader_too_slow() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=10_000)
+    for _ in range(4):
+        log.append(b"a" * 5000)
+        log.flush()
+    await asyncio.sleep(0)
+    await write(log, b"b" * 10_000)
+    assert (reader.behind, reader.take_wake()) == (30_000, None)
+    await write(log, b"c")
+    assert await reader.read() is Wake.TOO_SLOW
+
+
+async def test_a_log_that_is_not_kept_is_full_while_a_reader_has_half_of_its_limit_unread() -> None:
+    log = Log(keep=False)
+    reader = log.reader(maximum_behind=10)
+    assert not log.append(b"abcde")
+    log.flush()
+    assert not log.is_full
+    log.append(b"f")
+    log.flush()
+    assert (log.is_full, log.append(b"")) == (True, True)
+    waiting = [asyncio.ensure_future(log.room()) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    assert await reader.read() == b"abcdef"
+    await asyncio.sleep(0)
+    assert not waiting[1].done(), "what was read may not be sent yet"
+    reading = asyncio.ensure_future(reader.read())
+    await waiting[1]
+    assert (log.is_full, log.taken) == (False, 6)
+    reading.cancel()
+
+
+@pytest.mark.parametrize("leave", [Reader.close, Reader.skip])
+async def test_it_is_not_full_when_the_reader_reads_no_more(leave: Callable[[Reader], None]) -> None:
+    log = Log(keep=False)
+    reader = log.reader(maximum_behind=10)
+    log.append(b"abcdef")
+    log.flush()
+    waiting = asyncio.ensure_future(log.room())
+    await asyncio.sleep(0)
+    leave(reader)
+    await waiting
+    assert not log.is_full
+
+
+async def test_a_log_that_is_kept_is_never_full() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=10)
+    log.append(b"abcdefghij")
+    log.flush()
+    assert (reader.behind, log.is_full) == (10, False)
 
 
 async def test_an_oversized_frame_counts_until_it_is_read() -> None:
     log = Log()
     reader = log.reader(maximum_behind=3)
     for frames in (b"ab", b"c" * 100_000):
-        log.append(frames)
-        log.flush()
+        await write(log, frames)
     first = await reader.read()
     assert isinstance(first, bytes)
     assert (first, reader.behind) == (b"ab" + b"c" * 100_000, 0)
@@ -251,8 +308,7 @@ async def test_a_reader_without_a_callback_returns_the_reason_at_its_next_read()
     log = Log()
     reader = log.reader(maximum_behind=1)
     for frames in (b"a", b"b"):
-        log.append(frames)
-        log.flush()
+        await write(log, frames)
     assert await reader.read() is Wake.TOO_SLOW
 
 
@@ -273,7 +329,7 @@ async def test_reasons_wake_a_reader_and_any_overrides_silence() -> None:
 async def test_a_writer_that_holds_the_log_flushes_it() -> None:
     log = Log()
     reader = log.reader()
-    log.held = True
+    log.is_held = True
     log.append(b"a")
     await asyncio.sleep(0)
     assert log.flushed == 0
@@ -332,8 +388,7 @@ async def test_a_reader_with_unsent_frames_may_become_too_slow() -> None:
     await asyncio.sleep(0)
     pushed.full = True
     for frames in (b"abc", b"de", b"f"):
-        log.append(frames)
-        log.flush()
+        await write(log, frames)
     assert (interrupted, await waiting, await reader.read()) == ([True], Wake.UNSENT, Wake.TOO_SLOW)
 
 
@@ -417,8 +472,6 @@ async def test_a_large_frame_that_was_pushed_is_not_unread() -> None:
     log.append(b"c")
     log.flush()
     assert await waiting is Wake.UNSENT
-    log.append(b"d" * 301)
-    log.flush()
-    log.append(b"e" * 301)
-    log.flush()
+    await write(log, b"d" * 301)
+    await write(log, b"e" * 301)
     assert await reader.read() is Wake.TOO_SLOW

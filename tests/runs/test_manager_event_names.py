@@ -12,7 +12,8 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import DONE
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo
+from usechat.runs.settings import Settings
 from usechat.runs.store import LOST
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
@@ -33,40 +34,33 @@ class DeadWorker(MemoryRuns):
 
 
 def manager(store: MemoryRuns | None = None) -> RunManager:
-    return RunManager(
-        store or MemoryRuns(),
-        timeouts=Timeouts(),
-        unread_timeout=None,
-        conflict="reject",
-        describe=lambda error, _info: str(error),
-        event_names=True,
-    )
+    return RunManager(store or MemoryRuns(), Settings(disconnect="continue", event_names=True))
 
 
-async def start(kept: RunManager, go_on: asyncio.Event, continues: Any = None) -> Reading:
-    async def answer(_turn: Turn) -> AsyncIterator[str]:
+async def start(runs: RunManager, go_on: asyncio.Event, continues: Any = None) -> Reading:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield "one "
         yield "two "
         await go_on.wait()
         yield "three"
 
     message = {"id": "u1", "role": "user", "parts": []}
-    asked = ChatRequest.parse({"id": "c1", "messages": [message]})
-    return await kept.start(RUN, as_source(answer), TurnContext(asked), continues=continues)
+    request = ChatRequest.parse({"id": "c1", "messages": [message]})
+    return await runs.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(request), continues))
 
 
 async def names_of(reading: Reading | None) -> list[str]:
     """Read to the end; return the types of the chunks, each of which must be named."""
     assert reading is not None
-    seen = b""
+    stream = b""
     async with asyncio.timeout(30):
         while isinstance(frames := await reading.read(), bytes):
-            seen += frames
-    assert seen.endswith(DONE)
-    found = FRAME.findall(seen)
-    assert b"".join(match[0] for match in FRAME.finditer(seen)) + DONE == seen, "every frame has a name"
-    assert all(name.decode() == NAMES.get(kind.decode(), kind.decode()) for name, kind in found)
-    return [kind.decode() for _, kind in found]
+            stream += frames
+    assert stream.endswith(DONE)
+    types = FRAME.findall(stream)
+    assert b"".join(match[0] for match in FRAME.finditer(stream)) + DONE == stream, "every frame has a name"
+    assert all(name.decode() == NAMES.get(kind.decode(), kind.decode()) for name, kind in types)
+    return [kind.decode() for _, kind in types]
 
 
 async def test_a_live_reader() -> None:
@@ -79,10 +73,10 @@ async def test_a_live_reader() -> None:
 @pytest.mark.parametrize("sdk", ["7", "5"])
 @pytest.mark.parametrize("continues", [None, EARLIER])
 async def test_a_late_reader_also_of_another_release_and_of_a_continuation(sdk: str, continues: Any) -> None:
-    kept, go_on = manager(), asyncio.Event()
-    await start(kept, go_on, continues)
+    runs, go_on = manager(), asyncio.Event()
+    await start(runs, go_on, continues)
     await asyncio.sleep(0.05)
-    late = await kept.attach(RUN, sdk=sdk)
+    late = await runs.attach(RUN, sdk=sdk)
     go_on.set()
     names = await names_of(late)
     assert names.count("text-delta") == (2 if continues is None else 3)

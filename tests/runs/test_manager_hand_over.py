@@ -8,9 +8,10 @@ import pytest
 from usechat.parts import Text
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.manager import Conflict, Reading, RunManager
+from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo
+from usechat.runs.settings import Conflict, Settings
 from usechat.sources import HandsOver
 from usechat.turn import Turn, TurnContext
 
@@ -34,46 +35,40 @@ class Session:
 
 
 def manager(conflict: Conflict = "reject") -> RunManager:
-    return RunManager(
-        MemoryRuns(),
-        timeouts=Timeouts(),
-        unread_timeout=None,
-        conflict=conflict,
-        describe=lambda error, _info: str(error),
-    )
+    return RunManager(MemoryRuns(), Settings(disconnect="continue", conflict=conflict))
 
 
-async def ask(kept: RunManager, session: Session, text: str, user_id: str | None = None) -> Reading:
+async def ask(runs: RunManager, session: Session, text: str, user_id: str | None = None) -> Reading:
     message = {"id": user_id or text, "role": "user", "parts": [{"type": "text", "text": text}]}
     turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}))
     info = RunInfo(f"run {text}", "c1", f"answer to {text}", "7", user_id or text)
-    return await kept.start(info, session, turn, continues=None)
+    return await runs.start(info, session, PreparedRun(info, turn))
 
 
 async def said(reading: Reading) -> str:
-    decoder, seen = ChunkDecoder(), ""
+    decoder, text = ChunkDecoder(), ""
     async with asyncio.timeout(30):
         while isinstance(frames := await reading.read(), bytes):
-            found: list[Any] = decoder.receive(frames)
-            seen += "".join(getattr(chunk, "delta", "") for chunk in found)
-    return seen
+            chunks: list[Any] = decoder.receive(frames)
+            text += "".join(getattr(chunk, "delta", "") for chunk in chunks)
+    return text
 
 
 @pytest.mark.parametrize("conflict", ["reject", "queue", "interrupt"])
 async def test_a_further_message_is_handed_over_and_answered_next(conflict: Conflict) -> None:
-    kept, session = manager(conflict), Session()
+    runs, session = manager(conflict), Session()
     assert isinstance(session, HandsOver)
-    first = await ask(kept, session, "first")
+    first = await ask(runs, session, "first")
     async with asyncio.timeout(30):
-        second = await ask(kept, session, "second")
+        second = await ask(runs, session, "second")
     assert [await said(first), await said(second)] == ["about first", "about second"]
     assert set(session.handed_over) == {"second"}
 
 
 async def test_the_same_message_again_joins_the_answer_instead() -> None:
-    kept, session = manager(), Session()
-    first = await ask(kept, session, "first", "u1")
-    again = await ask(kept, session, "first", "u1")
+    runs, session = manager(), Session()
+    first = await ask(runs, session, "first", "u1")
+    again = await ask(runs, session, "first", "u1")
     assert session.handed_over == []
     session.hand_over(
         TurnContext(ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})).turn

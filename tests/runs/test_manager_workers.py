@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.runs.test_manager import PATIENCE, WHOLE, Agent, asked, eventually, read_all
+from tests.runs.test_manager import PATIENCE, WHOLE, Agent, asked, eventually, read_all, settings_of
 from usechat.errors import ChatBusy, StoreUnreachable, TooManyWaiting
 from usechat.runs.log import Wake
-from usechat.runs.manager import Conflict, Reading, RunManager
+from usechat.runs.manager import Reading, RunCallbacks, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.quotas import Quotas
-from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo, RunState
+from usechat.runs.settings import Conflict
 from usechat.runs.turns import Dispatcher, QueuedTurn, TurnStatistics
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
@@ -31,7 +32,7 @@ class SharedRuns(MemoryRuns):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written: dict[str, bytes] = {}
+        self.logs: dict[str, bytes] = {}
         self.readers: Counter[str] = Counter()
         self.continues: dict[str, Mapping[str, Any] | None] = {}
         self.lost: list[Callable[[RunInfo, float], None]] = []
@@ -46,7 +47,7 @@ class SharedRuns(MemoryRuns):
         return await super().claim(info, continues=continues, after=after)
 
     def append(self, run_id: str, frames: bytes) -> None:
-        self.written[run_id] = self.written.get(run_id, b"") + frames
+        self.logs[run_id] = self.logs.get(run_id, b"") + frames
         self._tell()
 
     async def end(self, info: RunInfo) -> bool:
@@ -58,14 +59,14 @@ class SharedRuns(MemoryRuns):
         return self.continues.get(info.run_id)
 
     async def frames(self, info: RunInfo) -> bytes:
-        return self.written.get(info.run_id, b"")
+        return self.logs.get(info.run_id, b"")
 
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         self.readers[info.run_id] += 1
         place = 0
         try:
             while True:
-                news, new = self._news, self.written.get(info.run_id, b"")[place:]
+                news, new = self._news, self.logs.get(info.run_id, b"")[place:]
                 latest = await self.latest(info.chat_id)
                 yield new
                 place += len(new)
@@ -131,9 +132,10 @@ class Recorder:
     """Records what a run says; may fail at its end."""
 
     states = None
+    steps = None
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.said = b""
+        self.frames = b""
         self.ended: list[RunState] = []
         self._error = error
 
@@ -141,7 +143,10 @@ class Recorder:
         assert callable(fail)
 
     def receive(self, frames: bytes) -> None:
-        self.said += frames
+        self.frames += frames
+
+    async def commit(self) -> None:
+        """Nothing is stored before the end."""
 
     async def finish(self, info: RunInfo) -> None:
         self.ended.append(info.state)
@@ -150,15 +155,18 @@ class Recorder:
 
 
 def worker(
-    store: MemoryRuns, *, unread_timeout: float | None = 15, conflict: Conflict = "reject", **options: Any
+    store: MemoryRuns,
+    *,
+    unread_timeout: float | None = 15,
+    conflict: Conflict = "reject",
+    dispatcher: Dispatcher | None = None,
+    **callbacks: Any,
 ) -> RunManager:
     return RunManager(
         store,
-        timeouts=Timeouts(stop=PATIENCE),
-        unread_timeout=unread_timeout,
-        conflict=conflict,
-        describe=lambda error, _info: str(error),
-        **options,
+        settings_of(unread_timeout, conflict=conflict),
+        dispatcher=dispatcher,
+        callbacks=RunCallbacks(**callbacks),
     )
 
 
@@ -167,18 +175,17 @@ def dispatcher_to(queue: Queue) -> Dispatcher:
 
 
 async def start(manager: RunManager, agent: Agent, info: RunInfo = INFO, **options: Any) -> Reading:
-    return await manager.start(info, as_source(agent), TurnContext(asked()), **options)
+    return await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(asked()), **options))
 
 
 async def queue_turn(manager: RunManager, info: RunInfo = INFO) -> Reading:
-    return await manager.start(info, None, TurnContext(asked()))
+    return await manager.start(info, None, PreparedRun(info, TurnContext(asked())))
 
 
 def adopt(manager: RunManager, queue: Queue, agent: Agent, **options: Any) -> None:
     turn = queue.waiting.pop("r1")
-    manager.adopt(
-        turn.info, as_source(agent), TurnContext(turn.request), continues=None, chat_secret=turn.secret, **options
-    )
+    prepared = PreparedRun(turn.info, TurnContext(turn.request))
+    manager.adopt(prepared, as_source(agent), chat_secret=turn.secret, **options)
 
 
 async def state_of(store: MemoryRuns, chat_id: str = "c1") -> RunState | None:
@@ -220,7 +227,7 @@ async def test_a_continued_message_comes_with_the_run_of_another_worker_unless_t
     earlier = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Earlier. "}]}
     await start(there, agent, continues=earlier)
     agent.go_on.set()
-    readings = [await here.attach(INFO, sdk="7", has_message=known) for known in (False, True)]
+    readings = [await here.attach(INFO, sdk="7", has_message=has_message) for has_message in (False, True)]
     texts = [await read_all(reading) for reading in readings if reading is not None]
     assert texts == [f"Earlier. {WHOLE}", WHOLE]
 
@@ -378,7 +385,7 @@ async def test_an_end_is_reported_once_as_what_the_store_makes_of_it(
     assert await read_all(await start(here, agent)) == WHOLE
     await eventually(lambda: done)
     assert (ended, losses, here.running) == (reported, lost, 0)
-    assert done == [("r1", len(store.written["r1"]))]
+    assert done == [("r1", len(store.logs["r1"]))]
 
 
 async def test_a_recorder_that_fails_at_the_end_of_a_run_is_logged_and_readers_see_the_end(
@@ -475,17 +482,17 @@ async def test_a_turn_is_not_prepared_while_too_many_wait() -> None:
 async def test_a_turn_that_still_waits_is_stopped_by_the_web_process_and_recorded() -> None:
     store = SharedRuns()
     queue, recorder = Queue(store), Recorder()
-    made: list[tuple[str, Any]] = []
+    recordings: list[tuple[str, Any]] = []
 
     async def make_recorder(info: RunInfo, _context: TurnContext, continues: Any) -> Recorder:
-        made.append((info.run_id, continues))
+        recordings.append((info.run_id, continues))
         return recorder
 
     web = worker(store, dispatcher=dispatcher_to(queue), make_recorder=make_recorder)
     reading = await queue_turn(web)
     await web.stop(INFO)
     assert (await read_all(reading), await state_of(store), queue.waiting) == ("", RunState.STOPPED, {})
-    assert (made, recorder.ended) == ([("r1", None)], [RunState.STOPPED])
+    assert (recordings, recorder.ended) == ([("r1", None)], [RunState.STOPPED])
 
 
 async def test_a_turn_that_an_agent_process_has_taken_is_stopped_there() -> None:
@@ -508,19 +515,19 @@ async def test_a_run_may_be_stopped_as_it_is_taken() -> None:
     assert (await read_all(reading), await state_of(store)) == ("", RunState.STOPPED)
 
 
-@pytest.mark.parametrize("taken", [False, True])
-async def test_a_queued_turn_that_nobody_reads_any_more_is_stopped(taken: bool) -> None:
+@pytest.mark.parametrize("is_taken", [False, True])
+async def test_a_queued_turn_that_nobody_reads_any_more_is_stopped(is_taken: bool) -> None:
     store, agent = SharedRuns(), Agent()
     queue = Queue(store)
     web = worker(store, unread_timeout=0, dispatcher=dispatcher_to(queue))
     agents = worker(store)
     reading = await queue_turn(web)
-    if taken:
+    if is_taken:
         adopt(agents, queue, agent)
         await agent.waits.wait()
     reading.close()
     await until_stopped(store)
-    assert (agent.stopped, queue.waiting) == (int(taken), {})
+    assert (agent.stopped, queue.waiting) == (int(is_taken), {})
 
 
 @pytest.mark.parametrize("unread_timeout", [0, None])
@@ -578,7 +585,7 @@ async def test_two_requests_that_queue_a_turn_at_once_are_answered_by_one_run() 
     queue.offers.set()
     readings = await asyncio.gather(*requests)
     [turn] = queue.waiting.values()
-    agents.adopt(turn.info, as_source(agent), TurnContext(turn.request), continues=None, chat_secret=None)
+    agents.adopt(PreparedRun(turn.info, TurnContext(turn.request)), as_source(agent), chat_secret=None)
     agent.go_on.set()
     assert [await read_all(reading) for reading in readings] == [WHOLE, WHOLE]
 
@@ -588,7 +595,7 @@ async def test_an_adopted_run_that_no_web_process_reads_is_stopped(monkeypatch: 
     store, agent = SharedRuns(), Agent()
     await store.claim(INFO)
     agents = worker(store, unread_timeout=0)
-    agents.adopt(INFO, as_source(agent), TurnContext(asked()), continues=None, chat_secret=None)
+    agents.adopt(PreparedRun(INFO, TurnContext(asked())), as_source(agent), chat_secret=None)
     await until_stopped(store)
     assert agent.stopped == 1
 

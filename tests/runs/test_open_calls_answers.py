@@ -29,17 +29,17 @@ FOREIGN = approval_signature(secret_of_chat("s3cret", "c1", "bob"), REMOVE)
 
 
 def output(**changes: Any) -> dict[str, Any]:
-    told = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
-    return {**told, **changes}
+    part = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
+    return {**part, **changes}
 
 
 def approval(**changes: Any) -> dict[str, Any]:
-    told = {"type": "tool-remove", "toolCallId": "t2", "state": "approval-responded", "input": {"path": "notes"}}
-    return {**told, "approval": {**APPROVAL, "approved": True}, **changes}
+    part = {"type": "tool-remove", "toolCallId": "t2", "state": "approval-responded", "input": {"path": "notes"}}
+    return {**part, "approval": {**APPROVAL, "approved": True}, **changes}
 
 
-def asked(*told: Any, metadata: Any = None) -> ChatRequest:
-    message = {"id": "m1", "role": "assistant", "parts": list(told), "metadata": metadata}
+def asked(*parts: Any, metadata: Any = None) -> ChatRequest:
+    message = {"id": "m1", "role": "assistant", "parts": list(parts), "metadata": metadata}
     return ChatRequest.parse({"id": "c1", "messages": [USER, message]})
 
 
@@ -52,7 +52,7 @@ def answerable(latest: RunInfo | None) -> tuple[OpenCall, ...] | None:
 
 
 @pytest.mark.parametrize(
-    ("told", "metadata", "taken"),
+    ("parts", "metadata", "call_ids"),
     [
         pytest.param([output()], SIGNED, ["t1"], id="signed"),
         pytest.param([output(), output(toolCallId="t9")], SIGNED, ["t1"], id="signed, and another made up"),
@@ -86,12 +86,12 @@ def answerable(latest: RunInfo | None) -> tuple[OpenCall, ...] | None:
         pytest.param([output(state="input-available")], SIGNED, ["t1"], id="not answered yet"),
     ],
 )
-def test_signed_calls_of_a_forgotten_run_are_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
-    assert sorted(Answers(asked(*told, metadata=metadata), "c1", None, SECRET).pending()) == taken
+def test_signed_calls_of_a_forgotten_run_are_taken(parts: list[Any], metadata: Any, call_ids: list[str]) -> None:
+    assert sorted(Answers(asked(*parts, metadata=metadata), "c1", None, SECRET).pending()) == call_ids
 
 
 @pytest.mark.parametrize(
-    ("told", "metadata", "latest", "taken"),
+    ("parts", "metadata", "latest", "call_ids"),
     [
         pytest.param([output()], None, run(ASK), ["t1"], id="open"),
         pytest.param([output()], SIGNED, run(), [], id="signed, but answered already"),
@@ -104,8 +104,8 @@ def test_signed_calls_of_a_forgotten_run_are_taken(told: list[Any], metadata: An
         ),
     ],
 )
-def test_a_run_that_is_known_decides(told: list[Any], metadata: Any, latest: RunInfo, taken: list[str]) -> None:
-    assert sorted(Answers(asked(*told, metadata=metadata), "c1", answerable(latest), SECRET).pending()) == taken
+def test_a_run_that_is_known_decides(parts: list[Any], metadata: Any, latest: RunInfo, call_ids: list[str]) -> None:
+    assert sorted(Answers(asked(*parts, metadata=metadata), "c1", answerable(latest), SECRET).pending()) == call_ids
 
 
 DEEP: Any = "end"
@@ -131,8 +131,8 @@ for _ in range(55):
     ],
 )
 def test_metadata_of_any_shape_is_borne(metadata: Any) -> None:
-    told = [output(), output(toolCallId="\ud800", input={"\ud800": DEEP}), approval(state="approval-requested")]
-    assert Answers(asked(*told, metadata=metadata), "c1", None, SECRET).pending() == frozenset()
+    parts = [output(), output(toolCallId="\ud800", input={"\ud800": DEEP}), approval(state="approval-requested")]
+    assert Answers(asked(*parts, metadata=metadata), "c1", None, SECRET).pending() == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_an_approval_was_asked_for_and_its_call_is_the_same(
 @pytest.mark.parametrize(("signature", "allowed"), [(APPROVAL["signature"], True), (FOREIGN, False)])
 def test_an_approval_through_the_tool_is_taken_if_its_request_is_signed(signature: str, allowed: bool) -> None:
     request = {"approvalId": "a1", "toolCallId": "t2", "signature": signature}
-    told = [
+    parts = [
         approval(state="input-available", approval=None),
         output(type="tool-approval", toolCallId="a1", input=request, output={"approved": True}),
     ]
-    answers = Answers(asked(*told), "c1", None, SECRET)
+    answers = Answers(asked(*parts), "c1", None, SECRET)
     if allowed:
         answers.check_approvals()
         assert answers.unanswered() == ()
@@ -184,17 +184,17 @@ def test_an_approval_through_the_tool_is_taken_if_its_request_is_signed(signatur
 
 def test_none_of_many_calls_that_come_back_in_two_versions_is_taken() -> None:
     calls = [OpenCall(f"t{number}", "ask", input_digest({"a": 1})) for number in range(30)]
-    told = [output(toolCallId=call.tool_call_id, input={"a": a}) for call in calls for a in (1, 2)]
+    parts = [output(toolCallId=call.tool_call_id, input={"a": a}) for call in calls for a in (1, 2)]
     signed = pending_metadata(SECRET, calls)
-    assert Answers(asked(*told, metadata=signed), "c1", None, SECRET).unanswered() == ()
-    told = [part if part["input"] == {"a": 1} else part | {"state": "input-available"} for part in told]
-    assert Answers(asked(*told), "c1", calls, SECRET).pending() == frozenset()
+    assert Answers(asked(*parts, metadata=signed), "c1", None, SECRET).unanswered() == ()
+    parts = [part if part["input"] == {"a": 1} else part | {"state": "input-available"} for part in parts]
+    assert Answers(asked(*parts), "c1", calls, SECRET).pending() == frozenset()
 
 
 def test_hundreds_of_signed_calls_are_taken() -> None:
     calls = [OpenCall(f"t{number}", "ask", ASK.input_digest) for number in range(300)]
-    told = [output(toolCallId=call.tool_call_id) for call in calls]
-    answers = Answers(asked(*told, metadata=pending_metadata(SECRET, calls)), "c1", None, SECRET)
+    parts = [output(toolCallId=call.tool_call_id) for call in calls]
+    answers = Answers(asked(*parts, metadata=pending_metadata(SECRET, calls)), "c1", None, SECRET)
     assert answers.pending() == {call.tool_call_id for call in calls}
 
 
@@ -239,7 +239,7 @@ def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: li
 
 
 @pytest.mark.parametrize(
-    ("told", "latest", "lines"),
+    ("parts", "latest", "lines"),
     [
         pytest.param([output()], None, [f"chat c1: {UNSIGNED}"], id="unsigned"),
         pytest.param([output(input=2)], run(ASK), [f"chat c1: {CHANGED}"], id="the call has changed"),
@@ -250,10 +250,10 @@ def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: li
     ],
 )
 def test_an_ignored_output_is_logged_without_its_content(
-    caplog: pytest.LogCaptureFixture, told: list[Any], latest: RunInfo | None, lines: list[str]
+    caplog: pytest.LogCaptureFixture, parts: list[Any], latest: RunInfo | None, lines: list[str]
 ) -> None:
     with caplog.at_level(logging.WARNING, "usechat"):
-        Answers(asked(*told), "c1", answerable(latest), SECRET).pending()
+        Answers(asked(*parts), "c1", answerable(latest), SECRET).pending()
     assert [record.getMessage() for record in caplog.records] == lines
 
 

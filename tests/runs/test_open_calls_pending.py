@@ -13,7 +13,6 @@ from usechat import parts
 from usechat.protocol import chunks
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
-from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import (
     OpenCall,
@@ -25,7 +24,8 @@ from usechat.runs.open_calls import (
     pending_signature,
     secret_of_chat,
 )
-from usechat.runs.run import Run, RunInfo, Timeouts
+from usechat.runs.run import PreparedRun, Run, RunInfo
+from usechat.runs.settings import Settings
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
@@ -97,45 +97,46 @@ def test_metadata_of_another_shape_says_nothing(metadata: Any, expected: Pending
 
 
 async def answered(
-    *said: parts.Part,
+    *sent_parts: parts.Part,
     secret: str | None = SECRET,
     continues: Mapping[str, Any] | None = None,
-    known: tuple[OpenCall, ...] = (),
+    open_calls: tuple[OpenCall, ...] = (),
     sdk: str = "7",
 ) -> tuple[Any, tuple[OpenCall, ...]]:
     """Run a source that sends this; return the message metadata that it sent and the calls that it left open."""
     messages = [USER] if continues is None else [USER, continues]
     run = Run(
-        RunInfo("r1", "c1", "m1", sdk, subject="ada", open_calls=known),
-        TurnContext(ChatRequest.parse({"id": "c1", "messages": messages})),
-        MessageStream(message_id="m1", sdk=sdk, continues=continues),
+        PreparedRun(
+            RunInfo("r1", "c1", "m1", sdk, subject="ada", open_calls=open_calls),
+            TurnContext(ChatRequest.parse({"id": "c1", "messages": messages})),
+            continues,
+        ),
         Log(),
-        timeouts=Timeouts(),
-        describe=lambda _error, _info: "",
+        Settings(),
         on_end=lambda _run: None,
         chat_secret=secret,
     )
 
     class Says:
         async def drive(self, turn: Turn) -> None:
-            for part in said:
+            for part in sent_parts:
                 turn.send(part)
 
     run.start(as_source(Says()))
     await run.wait(10)
-    sent = ChunkDecoder().receive(run.log.so_far())
-    assert isinstance(sent[-1], chunks.FinishChunk)
-    found = [chunk.message_metadata for chunk in sent if isinstance(chunk, chunks.MessageMetadataChunk)]
-    return _merged([*found, sent[-1].message_metadata]), run.info.open_calls
+    stream = ChunkDecoder().receive(run.log.so_far())
+    assert isinstance(stream[-1], chunks.FinishChunk)
+    metadata = [chunk.message_metadata for chunk in stream if isinstance(chunk, chunks.MessageMetadataChunk)]
+    return _merged([*metadata, stream[-1].message_metadata]), run.info.open_calls
 
 
-def _merged(found: list[Any]) -> Any:
+def _merged(updates: list[Any]) -> Any:
     """Return all metadata as a page without any would store it; later keys win."""
-    return {key: value for metadata in found for key, value in (metadata or {}).items()} or None
+    return {key: value for metadata in updates for key, value in (metadata or {}).items()} or None
 
 
 @pytest.mark.parametrize(
-    ("said", "metadata"),
+    ("sent_parts", "metadata"),
     [
         pytest.param([CALL], SIGNED, id="the run adds the ending"),
         pytest.param([CALL, parts.Finish("stop")], SIGNED, id="the source has an ending of its own"),
@@ -166,12 +167,12 @@ def _merged(found: list[Any]) -> Any:
     ],
 )
 async def test_the_calls_that_wait_for_the_page_are_signed_before_the_finish(
-    said: list[parts.Part], metadata: Any
+    sent_parts: list[parts.Part], metadata: Any
 ) -> None:
-    assert (await answered(*said))[0] == metadata
+    assert (await answered(*sent_parts))[0] == metadata
     # Nothing but the signature differs from a run that has no secret.
     without = {key: value for key, value in (metadata or {}).items() if key != "usechat"}
-    unsigned, _ = await answered(*said, secret=None)
+    unsigned, _ = await answered(*sent_parts, secret=None)
     assert {key: value for key, value in (unsigned or {}).items() if key != "usechat"} == without
 
 
@@ -182,12 +183,12 @@ async def test_a_turn_that_breaks_off_leaves_nothing_to_the_page(ending: parts.P
 
 
 def continued(state: str = "input-available", metadata: Any = None, **part: Any) -> dict[str, Any]:
-    told = {"type": "tool-ask", "toolCallId": "t1", "state": state, "input": {"a": 1}, **part}
-    return {"id": "m1", "role": "assistant", "parts": [told], **({} if metadata is None else {"metadata": metadata})}
+    call = {"type": "tool-ask", "toolCallId": "t1", "state": state, "input": {"a": 1}, **part}
+    return {"id": "m1", "role": "assistant", "parts": [call], **({} if metadata is None else {"metadata": metadata})}
 
 
 @pytest.mark.parametrize(
-    ("message", "known", "metadata", "left"),
+    ("message", "open_calls", "metadata", "left"),
     [
         pytest.param(continued(), (), None, (), id="a call that only the client tells of"),
         pytest.param(continued(), (ASK,), SIGNED, (ASK,), id="a call that was made"),
@@ -212,15 +213,15 @@ def continued(state: str = "input-available", metadata: Any = None, **part: Any)
     ],
 )
 async def test_the_clients_word_makes_no_call(
-    message: dict[str, Any], known: tuple[OpenCall, ...], metadata: Any, left: tuple[OpenCall, ...]
+    message: dict[str, Any], open_calls: tuple[OpenCall, ...], metadata: Any, left: tuple[OpenCall, ...]
 ) -> None:
-    assert await answered(parts.Text("Well."), continues=message, known=known) == (metadata, left)
+    assert await answered(parts.Text("Well."), continues=message, open_calls=open_calls) == (metadata, left)
 
 
 async def test_an_approval_asked_again_is_about_the_call_as_it_was_made() -> None:
-    made = OpenCall("t1", "ask", ASK.input_digest, "a1")
+    open_call = OpenCall("t1", "ask", ASK.input_digest, "a1")
     message = continued("approval-requested", input={"a": 2}, approval={"id": "a1"})
-    _, left = await answered(parts.ApprovalRequest("a2", "t1"), continues=message, known=(made,))
+    _, left = await answered(parts.ApprovalRequest("a2", "t1"), continues=message, open_calls=(open_call,))
     assert left == (OpenCall("t1", "ask", ASK.input_digest, "a2"),)
 
 
@@ -240,26 +241,27 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
     done = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
     message = {"id": "m1", "role": "assistant", "parts": [done]}
     run = Run(
-        RunInfo("r1", "c1", "m1", "7", subject="ada"),
-        TurnContext(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
-        MessageStream(message_id="m1", sdk="7", continues=message),
+        PreparedRun(
+            RunInfo("r1", "c1", "m1", "7", subject="ada"),
+            TurnContext(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
+            message,
+        ),
         Log(),
-        timeouts=Timeouts(),
-        describe=lambda _error, _info: "Broken.",
+        Settings(),
         on_end=lambda _run: None,
         chat_secret=SECRET,
     )
     run.write(parts.ToolCall(named, "remove", {"b": 2}))
     run.write(parts.ApprovalRequest("a1", named))
     run.write(parts.Finish())
-    [asked] = [
+    [request] = [
         chunk
         for chunk in ChunkDecoder().receive(run.log.so_far())
         if isinstance(chunk, chunks.ToolApprovalRequestChunk)
     ]
-    call = OpenCall(asked.tool_call_id, "remove", input_digest({"b": 2}), "a1")
-    assert asked.signature == approval_signature(SECRET, call)
-    assert asked.tool_call_id != "t1"
+    call = OpenCall(request.tool_call_id, "remove", input_digest({"b": 2}), "a1")
+    assert request.signature == approval_signature(SECRET, call)
+    assert request.tool_call_id != "t1"
 
 
 @pytest.mark.parametrize(("sdk", "is_signed"), [("any", True), ("6.0.201", True), ("6.0.202", False), ("5", False)])
@@ -267,10 +269,10 @@ async def test_an_approval_request_that_cannot_carry_its_signature_has_it_in_the
     sdk: str, is_signed: bool
 ) -> None:
     metadata, left = await answered(CALL, parts.ApprovalRequest("a1", "t1"), sdk=sdk)
-    asked = OpenCall("t1", "ask", ASK.input_digest, "a1")
-    assert left == (asked,)
+    open_call = OpenCall("t1", "ask", ASK.input_digest, "a1")
+    assert left == (open_call,)
     signed = {"pending": [], "signature": pending_signature(SECRET, [])}
-    expected = {"usechat": {**signed, "approvals": {"a1": approval_signature(SECRET, asked)}}}
+    expected = {"usechat": {**signed, "approvals": {"a1": approval_signature(SECRET, open_call)}}}
     assert {key: value for key, value in (metadata or {}).items() if key == "usechat"} == (
         expected if is_signed else {}
     )
@@ -286,5 +288,5 @@ async def test_a_denied_call_that_is_left_for_the_next_turn_stays_answerable() -
     }
     waiting = {"type": "tool-look", "toolCallId": "t2", "state": "input-available", "input": None}
     message = {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, denied, waiting]}
-    _, left = await answered(parts.ToolDenied("t1"), continues=message, known=(LOOK,))
+    _, left = await answered(parts.ToolDenied("t1"), continues=message, open_calls=(LOOK,))
     assert left == (OpenCall("t1", "ask", ASK.input_digest, "a1"), LOOK)

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder
 from usechat.runs.open_calls import own_secret, share_secret
+
+pytestmark = pytest.mark.slow
 
 APP = """
 import os
@@ -63,19 +66,19 @@ def test_workers_take_what_another_asked_for_and_what_they_start_does_not_know_t
     [user] = question()["messages"]
     with serve_process(tmp_path, "bare:app", "--workers", "2", is_app=True) as served:
         message = posted(served.url, user)
-        answered = {"state": "output-available", "output": 1}
-        message["parts"] = [part | answered if "toolCallId" in part else part for part in message["parts"]]
-        seen: dict[int, tuple[str, str]] = {}
+        output = {"state": "output-available", "output": 1}
+        message["parts"] = [part | output if "toolCallId" in part else part for part in message["parts"]]
+        replies: dict[int, tuple[str, str]] = {}
 
         def answer_of(number: int) -> bool:
             try:
-                worker, taken, inherited = posted(served.url, user, message)["parts"][-1]["text"].split()
+                worker, outputs, inherited = posted(served.url, user, message)["parts"][-1]["text"].split()
             except httpx2.TransportError:  # the worker that is killed
                 return False
-            seen[int(worker)] = (taken, inherited)
-            return len(seen) == number
+            replies[int(worker)] = (outputs, inherited)
+            return len(replies) == number
 
         eventually(lambda: answer_of(2), "both workers answer")
-        os.kill(min(seen), signal.SIGKILL)
+        os.kill(min(replies), signal.SIGKILL)
         eventually(lambda: answer_of(3), "the worker that takes its place answers")
-    assert set(seen.values()) == {("1", "False")}
+    assert set(replies.values()) == {("1", "False")}

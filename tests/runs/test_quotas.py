@@ -20,9 +20,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(quotas, "time", made)
-    return made
+    new_clock = Clock()
+    monkeypatch.setattr(quotas, "time", new_clock)
+    return new_clock
 
 
 async def refused(keeper: QuotaLimiter, subject: str = "ada", run_id: str = "r1") -> tuple[str, float | None] | None:
@@ -59,9 +59,9 @@ async def test_the_counters_of_very_many_people_are_not_copied_for_everyone() ->
     counters = MemoryCounters()
     for number in range(10_002):
         await counters.count(str(number), 1, 60)
-    kept = vars(counters)["_sums"]
+    sums = vars(counters)["_sums"]
     await counters.count("one more", 1, 60)
-    assert vars(counters)["_sums"] is kept
+    assert vars(counters)["_sums"] is sums
 
 
 async def test_the_counters_of_very_many_people_are_forgotten_some_day(clock: Clock) -> None:
@@ -138,7 +138,7 @@ async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> 
     await keeper.admit("ada", "r2", is_answered=True)
     with pytest.raises(TooManyRequests):
         await keeper.admit("ada", "r3", is_answered=True)
-    assert [QuotaLimiter(found, MemoryCounters()).limits_runs for found in (Quotas(), Quotas(concurrent_runs=0))] == [
+    assert [QuotaLimiter(limits, MemoryCounters()).limits_runs for limits in (Quotas(), Quotas(concurrent_runs=0))] == [
         False,
         True,
     ]

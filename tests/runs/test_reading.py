@@ -26,8 +26,8 @@ def delta(text: str, block: str = "1") -> bytes:
 
 
 def text_in(frames: bytes, block: str = "1") -> str:
-    found = [chunk for chunk in ChunkDecoder().receive(frames) if isinstance(chunk, TextDeltaChunk)]
-    return "".join([chunk.delta for chunk in found if chunk.id == block])
+    deltas = [chunk for chunk in ChunkDecoder().receive(frames) if isinstance(chunk, TextDeltaChunk)]
+    return "".join([chunk.delta for chunk in deltas if chunk.id == block])
 
 
 def write(log: Log, frames: bytes) -> None:
@@ -43,11 +43,11 @@ def reading_of(log: Log, *, maximum_behind: int | None = None) -> LogReading[Log
 
 
 async def rest_of(reading: Reading) -> bytes:
-    found = []
+    pieces = []
     while (frames := await reading.read()) is not None:
         assert isinstance(frames, bytes)
-        found.append(frames)
-    return b"".join(found)
+        pieces.append(frames)
+    return b"".join(pieces)
 
 
 async def test_a_reader_gets_a_compact_replay_then_live_frames_unchanged() -> None:
@@ -90,12 +90,12 @@ async def test_a_slow_reader_is_not_disconnected_while_it_replays() -> None:
     interrupted: list[bool] = []
     reader.on_cut = lambda _why: interrupted.append(True)
     assert reader.replay() == delta("a ")
-    said = [f"{number} " for number in range(1000)]
-    for word in said:
+    words = [f"{number} " for number in range(1000)]
+    for word in words:
         write(log, delta(word))
     assert (reader.behind, interrupted) == (0, [])
-    assert text_in(b"".join(iter(reader.replay, None))) == "".join(said)
-    for word in said[:5]:
+    assert text_in(b"".join(iter(reader.replay, None))) == "".join(words)
+    for word in words[:5]:
         write(log, delta(word))
     assert interrupted, "now it is one like others"
 
@@ -141,7 +141,7 @@ class Patient:
 
     def __init__(self, log: Log, maximum_behind: int) -> None:
         self.may_read = asyncio.Semaphore(0)
-        self.got = b""
+        self.frames = b""
         self.too_slow = False
         self._reading = reading_of(log, maximum_behind=maximum_behind)
         self.task = asyncio.ensure_future(self._read())
@@ -153,7 +153,7 @@ class Patient:
             if new is None:
                 return
             self.too_slow = new is Wake.TOO_SLOW
-            self.got += new if isinstance(new, bytes) else b""
+            self.frames += new if isinstance(new, bytes) else b""
 
 
 WRITE: Final = st.tuples(st.text(alphabet='ab"\\é\n', min_size=1, max_size=30), st.sampled_from("12"), st.booleans())
@@ -168,12 +168,12 @@ def test_a_reader_gets_everything_once_and_in_order_whenever_it_starts(
 
     async def go() -> None:
         log = Log()
-        written = {"1": "", "2": ""}
+        texts = {"1": "", "2": ""}
         readers: list[Patient] = []
         for action in actions:
             match action:
                 case (text, block, at_once):
-                    written[block] += text
+                    texts[block] += text
                     log.append(delta(text, block))
                     if at_once:
                         log.flush()
@@ -187,9 +187,9 @@ def test_a_reader_gets_everything_once_and_in_order_whenever_it_starts(
             for _ in range(200):
                 reader.may_read.release()
             await reader.task
-            for block, text in written.items():
-                found = text_in(reader.got, block)
-                assert text.startswith(found) if reader.too_slow else text == found
+            for block, text in texts.items():
+                prefix = text_in(reader.frames, block)
+                assert text.startswith(prefix) if reader.too_slow else text == prefix
 
     asyncio.run(go())
 
@@ -210,28 +210,28 @@ class Author(Agent):
 
 
 async def test_resumed_readers_that_read_nothing_hold_no_copies_of_a_long_answer() -> None:
-    kept, author = manager(), Author()
-    reading = await start(kept, author)
+    runs, author = manager(), Author()
+    reading = await start(runs, author)
     reading.close()
     await asyncio.wait_for(author.wrote.wait(), 30)
-    info = await kept.latest("c1")
+    info = await runs.latest("c1")
     assert info is not None
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        readings = [await kept.attach(info, sdk=info.sdk) for _ in range(10)]
-        found = [await one.read() for one in readings if one is not None]
+        readings = [await runs.attach(info, sdk=info.sdk) for _ in range(10)]
+        pieces = [await one.read() for one in readings if one is not None]
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert [isinstance(frames, bytes) for frames in found] == [True] * 10
+    assert [isinstance(frames, bytes) for frames in pieces] == [True] * 10
     assert (after - before) / 10 < 1.25 * MEGABYTE
     author.go_on.set()
-    first, last = readings[0], found[0]
+    first, last = readings[0], pieces[0]
     assert first is not None
     assert isinstance(last, bytes)
     assert len(text_in(last + await rest_of(first))) == 2 * (10 * MEGABYTE // 10_000) * 10_000
-    await kept.shut_down(drain=0)
+    await runs.shut_down(drain=0)
 
 
 class Teller(Agent):
@@ -246,16 +246,16 @@ class Teller(Agent):
 
 
 async def test_what_follows_the_replay_comes_to_a_resumed_reader_unchanged() -> None:
-    kept, teller = manager(), Teller()
-    await start(kept, teller)
+    runs, teller = manager(), Teller()
+    await start(runs, teller)
     await asyncio.wait_for(teller.waits.wait(), 30)
-    info = await kept.latest("c1")
+    info = await runs.latest("c1")
     assert info is not None
-    resumed = await kept.attach(info, sdk=info.sdk)
+    resumed = await runs.attach(info, sdk=info.sdk)
     assert resumed is not None
     replay = await resumed.read()
     assert isinstance(replay, bytes)
     assert replay.endswith(delta("one "))
     teller.go_on.set()
     assert (await rest_of(resumed)).startswith(delta("two ") + delta("three"))
-    await kept.shut_down(drain=0)
+    await runs.shut_down(drain=0)

@@ -35,13 +35,13 @@ def info(sdk: str = "7") -> RunInfo:
     return RunInfo("r1", "c1", "m1", sdk)
 
 
-def cut_after(sent: Sequence[Part], sdk: str = "7", continues: Any = None) -> bytes:
+def cut_after(sent_parts: Sequence[Part], sdk: str = "7", continues: Any = None) -> bytes:
     frames = FrameStream(MessageStream(message_id="m1", sdk=sdk, continues=continues))
-    return b"".join([frames.send(part) for part in sent])
+    return b"".join([frames.send(part) for part in sent_parts])
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "sent_parts",
     [
         pytest.param([], id="nothing-said-yet"),
         pytest.param([parts.Text("a")], id="text"),
@@ -52,9 +52,9 @@ def cut_after(sent: Sequence[Part], sdk: str = "7", continues: Any = None) -> by
     ],
 )
 @pytest.mark.parametrize("sdk", ["5.0.0", "6", "7", "any"])
-def test_a_run_that_breaks_off_ends_as_its_owner_would_have_ended_it(sent: list[Part], sdk: str) -> None:
+def test_a_run_that_breaks_off_ends_as_its_owner_would_have_ended_it(sent_parts: list[Part], sdk: str) -> None:
     owner = FrameStream(MessageStream(message_id="m1", sdk=sdk))
-    so_far = b"".join([owner.send(part) for part in sent])
+    so_far = b"".join([owner.send(part) for part in sent_parts])
     assert failure_after(so_far, info(sdk), None, LOST) == owner.fail(LOST)
 
 
@@ -64,9 +64,9 @@ def test_a_run_that_had_ended_needs_no_ending() -> None:
 
 @settings(max_examples=200)
 @given(part_lists, st.sampled_from(["5.0.0", "6", "7"]), st.none() | continued_messages(approvals=False))
-def test_whatever_was_said_the_ending_is_legal(sent: list[Part], sdk: str, continues: Any) -> None:
-    said = [part for part in sent if not isinstance(part, parts.Finish | parts.Error | parts.Abort)]
-    so_far = cut_after(said, sdk, continues)
+def test_whatever_was_said_the_ending_is_legal(sent_parts: list[Part], sdk: str, continues: Any) -> None:
+    open_parts = [part for part in sent_parts if not isinstance(part, parts.Finish | parts.Error | parts.Abort)]
+    so_far = cut_after(open_parts, sdk, continues)
     whole = ChunkDecoder().receive(so_far + failure_after(so_far, info(sdk), continues, LOST))
     builder = MessageBuilder(sdk=sdk, message=continues)
     for chunk in whole[:-2]:
@@ -119,10 +119,10 @@ async def test_readers_share_a_mirror_which_goes_with_the_last_of_them() -> None
 class Restarted(MemoryRuns):
     """A store with a run of another worker that is lost, and with the chat's latest run."""
 
-    def __init__(self, said: bytes, latest: RunInfo | None) -> None:
+    def __init__(self, frames: bytes, latest: RunInfo | None) -> None:
         super().__init__()
         self.go_on = asyncio.Event()
-        self._said = said
+        self._frames = frames
         self._last = latest
 
     async def latest(self, chat_id: str) -> RunInfo | None:  # noqa: ARG002
@@ -132,7 +132,7 @@ class Restarted(MemoryRuns):
         if info.run_id != "r1":
             yield cut_after([parts.Text("again"), parts.Finish()])
             return
-        yield self._said
+        yield self._frames
         await self.go_on.wait()
         raise RunLost(LOST)
 
@@ -168,14 +168,14 @@ async def test_a_lost_run_that_said_nothing_goes_on_as_the_run_that_restarts_it(
 
 
 async def test_the_readers_of_a_lost_run_that_had_spoken_are_sent_to_the_run_that_restarts_it() -> None:
-    said = cut_after([parts.Text("a")])
-    store = Restarted(said, RESTART)
+    frames = cut_after([parts.Text("a")])
+    store = Restarted(frames, RESTART)
     remote_runs = RemoteRuns(store)
     remote_run = await remote_runs.open(info())
     reader = remote_run.log.reader()
     store.go_on.set()
     assert await reader.read() is Wake.SHUTDOWN
-    assert remote_run.log.so_far() == said
+    assert remote_run.log.so_far() == frames
     remote_runs.release(remote_run)
     await remote_runs.close()
 

@@ -67,8 +67,10 @@ def test_a_reader_goes_on_where_it_was_when_frames_move_to_the_file() -> None:
     assert text_of(first + rest) == "a" * 100 + "b" * 2000
 
 
-@pytest.mark.parametrize(("spare", "written"), [(0, 0), (-1, 1)])
-def test_frames_that_just_fit_into_memory_stay_there(monkeypatch: pytest.MonkeyPatch, spare: int, written: int) -> None:
+@pytest.mark.parametrize(("spare", "file_count"), [(0, 0), (-1, 1)])
+def test_frames_that_just_fit_into_memory_stay_there(
+    monkeypatch: pytest.MonkeyPatch, spare: int, file_count: int
+) -> None:
     files: list[Any] = []
     make = tempfile.TemporaryFile
 
@@ -78,7 +80,7 @@ def test_frames_that_just_fit_into_memory_stay_there(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tempfile, "TemporaryFile", making)
     filled(len(delta("a")) + spare, [delta("a")])
-    assert len(files) == written
+    assert len(files) == file_count
 
 
 def test_frames_stay_in_memory_if_no_file_can_be_written(

@@ -17,21 +17,21 @@ from usechat.protocol.chunks import ErrorChunk, ToolApprovalRequestChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
-from usechat.protocol.stream import MessageStream
+from usechat.runs.containment import contain_exits
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.run import (
+    CANNOT_FOLLOW,
     SILENT,
     TOO_LONG,
     TOO_MUCH,
+    PreparedRun,
     Run,
     RunInfo,
     RunState,
-    Timeouts,
-    contain_exits,
-    describe_with,
     log_native_approval,
 )
+from usechat.runs.settings import Settings, Timeouts
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext, emit
 
@@ -45,17 +45,14 @@ def make_run(
     *,
     secret: str | None = None,
     log: Log | None = None,
-    describe: Callable[[BaseException, RunInfo], str] = lambda error, _info: f"redacted {type(error).__name__}",
+    on_error: Callable[[Exception], str] | None = lambda error: f"redacted {type(error).__name__}",
     sdk: str = "7",
 ) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
-        RunInfo("r1", "c1", "m1", sdk),
-        TurnContext(ASKED),
-        MessageStream(message_id="m1", sdk=sdk),
+        PreparedRun(RunInfo("r1", "c1", "m1", sdk), TurnContext(ASKED)),
         log or Log(),
-        timeouts=timeouts or Timeouts(),
-        describe=describe,
+        Settings(timeouts=timeouts or Timeouts(), on_error=on_error),
         on_end=ended.append,
         chat_secret=secret,
     )
@@ -149,8 +146,8 @@ async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> N
     run.write(parts.ToolCall("t1", "rm", {"p": "/"}))
     run.write(parts.ApprovalRequest("a1", "t1"))
     run.write(parts.ApprovalRequest("a2", "unknown"))
-    asked = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
-    signature = approval_signature(secret_of_chat("s3cret", "c1", ""), asked)
+    open_call = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
+    signature = approval_signature(secret_of_chat("s3cret", "c1", ""), open_call)
     assert f'"signature":"{signature}"'.encode() in run.log.so_far()
 
 
@@ -161,29 +158,29 @@ async def test_a_request_is_signed_only_with_a_secret_and_unless_it_is_signed_al
     run, _ = make_run(secret=secret)
     run.write(parts.ToolCall("t1", "rm", {"p": "/"}))
     run.write(parts.ApprovalRequest("a1", "t1", signature=signature))
-    [asked] = [
+    [request] = [
         chunk for chunk in ChunkDecoder().receive(run.log.so_far()) if isinstance(chunk, ToolApprovalRequestChunk)
     ]
-    assert asked.signature == signature
+    assert request.signature == signature
 
 
 async def test_a_run_that_is_stopped_before_its_first_step_ends_without_its_agent() -> None:
-    asked: list[Turn] = []
+    turns: list[Turn] = []
 
     async def unasked(turn: Turn) -> AsyncIterator[str]:
-        asked.append(turn)
+        turns.append(turn)
         yield "late"
 
     run, ended = make_run(Timeouts(stop=60))
     run.start(as_source(unasked))
     run.stop()
     await run.wait(10)
-    assert ([each.info.state for each in ended], asked) == ([RunState.STOPPED], [])
+    assert ([each.info.state for each in ended], turns) == ([RunState.STOPPED], [])
 
 
 async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-    seen: list[Any] = []
+    endings: list[Any] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
         token = variable.set("mine")
@@ -193,7 +190,7 @@ async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
             await asyncio.sleep(60)
         finally:
             variable.reset(token)  # raises in another context
-            seen.append((asyncio.current_task() is task, turn.stopped))
+            endings.append((asyncio.current_task() is task, turn.stopped))
 
     run, ended = make_run()
     run.start(as_source(agent))
@@ -201,7 +198,7 @@ async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
     run.stop("user")
     run.stop("again")
     await run.wait()
-    assert (seen, run.info.state, len(ended)) == ([(True, True)], RunState.STOPPED, 1)
+    assert (endings, run.info.state, len(ended)) == ([(True, True)], RunState.STOPPED, 1)
     assert b'"type":"abort","reason":"user"' in run.log.so_far()
 
 
@@ -302,6 +299,29 @@ async def test_an_agent_that_falls_silent_times_out_and_its_tools_are_settled() 
     assert kinds == ["Start", "StartStep", "ToolInputAvailable", "ToolOutputError", "Error", "Finish"]
 
 
+async def test_an_agent_that_waits_for_its_reader_is_not_silent_unless_that_takes_nothing() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        while True:
+            yield "x" * 5000
+
+    frames = bytearray()
+    log = Log(keep=False, on_flush=frames.extend)
+    reader = log.reader(maximum_behind=200_000)
+    run, _ = make_run(Timeouts(first_event=10, idle=20), log=log)
+    run.start(as_source(agent))
+    now = asyncio.get_running_loop().time()
+    for seconds in (5, 24, 43, 62, 82):
+        while not log.is_full:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert run.info.state is RunState.RUNNING
+        run.tick(now + seconds)
+        if seconds < 62:
+            assert isinstance(await reader.read(), bytes)
+            assert isinstance(await reader.read(), bytes)
+    await run.wait(10)
+    assert (run.info.state, CANNOT_FOLLOW.encode() in frames) == (RunState.FAILED, True)
+
+
 async def test_an_agent_that_sends_in_time_does_not_time_out() -> None:
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         for _ in range(6):
@@ -366,12 +386,12 @@ async def test_parts_are_flushed_together_when_the_agent_pauses() -> None:
 
 
 async def test_parts_sent_from_other_tasks_are_flushed_too() -> None:
-    said = asyncio.Event()
+    arrival = asyncio.Event()
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
         yield "a"
         asyncio.get_running_loop().call_soon(turn.emit, "news", 1)
-        await said.wait()
+        await arrival.wait()
 
     run, _ = make_run()
     reader = run.log.reader()
@@ -382,7 +402,7 @@ async def test_parts_sent_from_other_tasks_are_flushed_too() -> None:
             new = await reader.read()
             assert isinstance(new, bytes)
             frames += new
-    said.set()
+    arrival.set()
     await run.wait(10)
     assert run.info.state is RunState.FINISHED
 
@@ -459,14 +479,10 @@ async def test_an_answer_that_grows_too_long_is_stopped() -> None:
 
     log, ended = Log(), list[Run]()
     run = Run(
-        RunInfo("r1", "c1", "m1", "7"),
-        TurnContext(ASKED),
-        MessageStream(message_id="m1", sdk="7"),
+        PreparedRun(RunInfo("r1", "c1", "m1", "7"), TurnContext(ASKED)),
         log,
-        timeouts=Timeouts(),
-        describe=lambda error, _info: str(error),
+        Settings(maximum_run_bytes=10_000),
         on_end=ended.append,
-        maximum_bytes=10_000,
     )
     run.start(as_source(agent))
     await run.wait(10)
@@ -541,7 +557,7 @@ async def test_whatever_an_agent_raises_is_a_failed_run(
 
     agents = (generator, coroutine, function, iterator)
     agent = dict(zip(["async generator", "coroutine", "thread", "iterator in a thread"], agents, strict=True))[kind]
-    run, ended = make_run(describe=describe_with(None))
+    run, ended = make_run(on_error=None)
     run.start(as_source(agent))
     await run.wait(10)
     assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
@@ -580,7 +596,8 @@ async def _starts_in_another_context(_turn: Turn) -> str:
 async def test_a_task_that_an_agent_starts_cannot_end_the_event_loop(
     agent: Callable[[Turn], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, ended = make_run(describe=describe_with(None))
+    contain_exits(asyncio.get_running_loop())
+    run, ended = make_run(on_error=None)
     run.start(as_source(agent))
     await run.wait(10)
     assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
@@ -589,6 +606,7 @@ async def test_a_task_that_an_agent_starts_cannot_end_the_event_loop(
 
 
 async def test_a_task_that_an_agent_left_behind_cannot_end_the_event_loop() -> None:
+    contain_exits(asyncio.get_running_loop())
     left: list[asyncio.Task[str]] = []
 
     async def agent(_turn: Turn) -> str:
@@ -611,6 +629,8 @@ async def _exits_when_cancelled() -> None:
 
 
 async def test_a_task_that_exits_when_it_is_cancelled_cannot_end_the_event_loop() -> None:
+    contain_exits(asyncio.get_running_loop())
+
     async def agent(_turn: Turn) -> str:
         task = asyncio.create_task(_exits_when_cancelled())
         await asyncio.sleep(0)
@@ -626,12 +646,14 @@ async def test_a_task_that_exits_when_it_is_cancelled_cannot_end_the_event_loop(
 
 
 async def test_a_task_of_an_agent_shows_its_own_coroutine() -> None:
+    contain_exits(asyncio.get_running_loop())
+
     async def agent(_turn: Turn) -> str:
         task = asyncio.create_task(asyncio.sleep(60))
         coroutine: Any = task.get_coro()
-        seen = f"{coroutine.cr_code.co_name} {'coro=<sleep()' in repr(task)}"
+        description = f"{coroutine.cr_code.co_name} {'coro=<sleep()' in repr(task)}"
         task.cancel()
-        return seen
+        return description
 
     run, _ = make_run()
     run.start(as_source(agent))
@@ -641,60 +663,68 @@ async def test_a_task_of_an_agent_shows_its_own_coroutine() -> None:
 
 async def test_tasks_of_others_are_made_as_before() -> None:
     loop = asyncio.get_running_loop()
-    made: list[object] = []
+    coroutines: list[object] = []
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-        made.append(coroutine)
+        coroutines.append(coroutine)
         return asyncio.Task(coroutine, loop=loop, **options)
 
     loop.set_task_factory(factory)
+    contain_exits(loop)
+    contain_exits(loop)
     run, _ = make_run()
     run.start(as_source(words))
     for context in (None, contextvars.Context()):
         own = asyncio.sleep(0)
         await asyncio.create_task(own, context=context)
-        assert made[-1] is own
+        assert coroutines[-1] is own
     await run.wait(10)
-    contain_exits(loop)
     assert run.info.state is RunState.FINISHED
 
 
+async def test_a_run_leaves_the_loop_of_its_host_alone() -> None:
+    run, _ = make_run()
+    run.start(as_source(words))
+    await run.wait(10)
+    assert asyncio.get_running_loop().get_task_factory() is None
+
+
 async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:
-    said = 0
+    count = 0
 
     def agent(_turn: Turn) -> Iterator[str]:
-        nonlocal said
+        nonlocal count
         for _ in range(1000):
-            said += 1
+            count += 1
             yield "word "
 
     run, _ = make_run()
     run.start(as_source(agent))
     await asyncio.sleep(0)
     deadline = time.monotonic() + 30
-    while said < 64:  # nobody takes what is said meanwhile
+    while count < 64:  # nobody takes what is said meanwhile
         assert time.monotonic() < deadline
         time.sleep(0.01)  # noqa: ASYNC251
     time.sleep(0.2)  # noqa: ASYNC251
-    assert said <= 65
+    assert count <= 65
     await run.wait(30)
-    assert (said, run.info.state) == (1000, RunState.FINISHED)
+    assert (count, run.info.state) == (1000, RunState.FINISHED)
 
 
 async def test_a_thread_that_waits_for_the_loop_can_be_stopped() -> None:
-    begun, closed = threading.Event(), threading.Event()
+    first_word, closed = threading.Event(), threading.Event()
 
     def agent(_turn: Turn) -> Iterator[str]:
         try:
             while True:
                 yield "word "
-                begun.set()
+                first_word.set()
         finally:
             closed.set()
 
     run, _ = make_run()
     run.start(as_source(agent))
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(first_word.wait, 30)
     run.stop("user")
     assert await asyncio.to_thread(closed.wait, 30)
     await run.wait(10)
@@ -766,24 +796,21 @@ def test_digests_and_turns_are_compared_by_what_they_say() -> None:
         assert [compare(first, same), compare(first, other), compare(other, first)] == [True, False, False]
 
 
-async def test_a_task_that_something_else_cancelled_fails_the_agent_that_awaits_it() -> None:
+async def test_a_task_that_something_else_cancelled_fails_the_agent_that_awaits_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield "half an "
         task = asyncio.create_task(asyncio.Event().wait())
         asyncio.get_running_loop().call_soon(task.cancel)
         await task
 
-    described: list[BaseException] = []
-
-    def describe(error: BaseException, _info: RunInfo) -> str:
-        described.append(error)
-        return "Reference: 1"
-
-    run, _ = make_run(describe=describe)
+    run, _ = make_run()
     run.start(as_source(agent))
     await run.wait(10)
-    assert (run.info.state, [type(error) for error in described]) == (RunState.FAILED, [asyncio.CancelledError])
-    assert b'"errorText":"Reference: 1"' in run.log.so_far()
+    (record,) = caplog.records
+    assert (run.info.state, record.exc_info and record.exc_info[0]) == (RunState.FAILED, asyncio.CancelledError)
+    assert f"Reference: {record.__dict__['reference']}".encode() in run.log.so_far()
 
 
 async def test_a_run_whose_own_task_was_cancelled_is_stopped() -> None:

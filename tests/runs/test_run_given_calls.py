@@ -9,10 +9,10 @@ import pytest
 
 from usechat import parts
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, input_digest
-from usechat.runs.run import Run, RunInfo, RunState, Timeouts
+from usechat.runs.run import PreparedRun, Run, RunInfo, RunState
+from usechat.runs.settings import Settings
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
@@ -38,12 +38,13 @@ MESSAGE: dict[str, Any] = {
 
 def made() -> Run:
     return Run(
-        RunInfo("r1", "c1", "m1", "7", open_calls=(LOOK, REMOVE), given_calls=(ASK,)),
-        TurnContext(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
-        MessageStream(message_id="m1", sdk="7", continues=MESSAGE),
+        PreparedRun(
+            RunInfo("r1", "c1", "m1", "7", open_calls=(LOOK, REMOVE), given_calls=(ASK,)),
+            TurnContext(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
+            MESSAGE,
+        ),
         Log(),
-        timeouts=Timeouts(),
-        describe=lambda _error, _info: "Broken.",
+        Settings(),
         on_end=lambda _run: None,
     )
 
@@ -52,7 +53,7 @@ FAILED, STOPPED = RunState.FAILED, RunState.STOPPED
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "answerable"),
+    ("items", "state", "answerable"),
     [
         pytest.param([], RunState.WAITING, {LOOK, REMOVE}, id="a good end"),
         pytest.param(
@@ -67,9 +68,9 @@ FAILED, STOPPED = RunState.FAILED, RunState.STOPPED
         pytest.param([parts.ToolCall("t4", "ask", {}), LookupError()], FAILED, {ASK, LOOK, REMOVE}, id="its own call"),
     ],
 )
-async def test_what_may_be_answered_afterwards(said: list[Any], state: RunState, answerable: set[OpenCall]) -> None:
+async def test_what_may_be_answered_afterwards(items: list[Any], state: RunState, answerable: set[OpenCall]) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
-        for each in said:
+        for each in items:
             if isinstance(each, Exception):
                 raise each
             yield each

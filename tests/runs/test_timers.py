@@ -45,20 +45,20 @@ async def test_a_listener_that_is_added_after_all_were_discarded_is_called() -> 
 
 
 async def test_listeners_are_not_called_in_the_context_of_another() -> None:
-    asked = ContextVar("asked", default="nobody")
-    found: list[str] = []
+    person = ContextVar("person", default="nobody")
+    people: list[str] = []
     timer = SharedTimer(0.001)
 
     class Asking(Listener):
         def tick(self, now: float) -> None:
-            found.append(asked.get())
+            people.append(person.get())
             super().tick(now)
 
-    asked.set("Ada")
+    person.set("Ada")
     listener = Asking(timer)
     timer.add(listener)
     await asyncio.wait_for(listener.done.wait(), 10)
-    assert found == ["nobody"]
+    assert people == ["nobody"]
 
 
 async def test_limits_that_are_alike_share_a_timer() -> None:

@@ -16,9 +16,12 @@ from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import Run
+from usechat.runs.settings import Settings
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import ChatTransport, as_source
 from usechat.turn import Turn, TurnContext
+
+pytestmark = pytest.mark.slow
 
 PATIENCE = 30.0
 
@@ -50,12 +53,12 @@ def asked(chat_id: str = "c1", **more: Any) -> ChatRequest:
 
 
 def made_of(agent: Agent, **options: Any) -> RunChatTransport:
-    return RunChatTransport(as_source(agent.answer), sdk="7", **options)
+    return RunChatTransport(as_source(agent.answer), settings=Settings(sdk="7"), **options)
 
 
-def text_of(found: list[Chunk]) -> str:
+def text_of(answer_chunks: list[Chunk]) -> str:
     builder = MessageBuilder(sdk="7")
-    for chunk in found:
+    for chunk in answer_chunks:
         builder.receive(chunk)
     message: Any = builder.message
     return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
@@ -77,10 +80,10 @@ async def test_it_is_a_chat_transport_that_answers_from_start_to_finish() -> Non
     agent.go_on.set()
     transport = made_of(agent)
     assert isinstance(transport, ChatTransport)
-    found = await rest_of(await transport.send_messages(asked()))
-    assert isinstance(found[0], chunks.StartChunk)
-    assert isinstance(found[-1], chunks.FinishChunk)
-    assert (text_of(found), agent.ends) == ("hi: one two", ["finished"])
+    answer_chunks = await rest_of(await transport.send_messages(asked()))
+    assert isinstance(answer_chunks[0], chunks.StartChunk)
+    assert isinstance(answer_chunks[-1], chunks.FinishChunk)
+    assert (text_of(answer_chunks), agent.ends) == ("hi: one two", ["finished"])
 
 
 @pytest.mark.parametrize("read", [0, 1, 4])
@@ -159,54 +162,58 @@ async def test_a_continuation_goes_on_with_its_message() -> None:
     tool = {"type": "tool-t", "toolCallId": "t1", "state": "output-available", "input": {}, "output": 1}
     message = {"id": "m1", "role": "assistant", "parts": [tool]}
     request = asked(messages=[{"id": "u1", "role": "user", "parts": []}, message], messageId="m1")
-    found = await rest_of(await made_of(agent).send_messages(request))
-    assert found[0] == chunks.StartChunk("m1")
-    assert [type(chunk) for chunk in found[1:3]] == [chunks.StartStepChunk, chunks.TextStartChunk]
+    answer_chunks = await rest_of(await made_of(agent).send_messages(request))
+    assert answer_chunks[0] == chunks.StartChunk("m1")
+    assert [type(chunk) for chunk in answer_chunks[1:3]] == [chunks.StartStepChunk, chunks.TextStartChunk]
 
 
-@pytest.mark.parametrize(("trigger", "answered"), [("submit-message", "u1"), ("regenerate-message", "")])
-async def test_only_a_message_that_was_sent_can_be_sent_again(trigger: str, answered: str) -> None:
+@pytest.mark.parametrize(("trigger", "user_message_id"), [("submit-message", "u1"), ("regenerate-message", "")])
+async def test_only_a_message_that_was_sent_can_be_sent_again(trigger: str, user_message_id: str) -> None:
     agent, store = Agent(), MemoryRuns()
     agent.go_on.set()
     await rest_of(await made_of(agent, runs=store).send_messages(asked(trigger=trigger)))
     latest = await store.latest("c1")
     assert latest is not None
-    assert latest.user_message_id == answered
-    assert (latest.user_message_digest != "") is (answered != "")
+    assert latest.user_message_id == user_message_id
+    assert (latest.user_message_digest != "") is (user_message_id != "")
 
 
 async def test_a_failure_shows_a_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(_turn: Turn) -> AsyncIterator[str]:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield "So far, "
         raise ValueError("the password is hunter2")
 
     with caplog.at_level(logging.ERROR):
-        found = await rest_of(await RunChatTransport(as_source(answer)).send_messages(asked()))
-    [error] = [chunk for chunk in found if isinstance(chunk, chunks.ErrorChunk)]
+        answer_chunks = await rest_of(await RunChatTransport(as_source(agent)).send_messages(asked()))
+    [error] = [chunk for chunk in answer_chunks if isinstance(chunk, chunks.ErrorChunk)]
     assert error.error_text.startswith("An error occurred. Reference: ")
     assert error.error_text.rpartition(" ")[2] in caplog.text
     with pytest.raises(StreamFailed):
-        text_of(found)
+        text_of(answer_chunks)
 
 
 async def test_the_text_of_a_failure_can_be_chosen() -> None:
-    async def answer(_turn: Turn) -> AsyncIterator[str]:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield ""
         raise ValueError("secret")
 
-    transport = RunChatTransport(as_source(answer), on_error=lambda error: f"Sorry: {type(error).__name__}")
-    found = await rest_of(await transport.send_messages(asked()))
-    assert [chunk.error_text for chunk in found if isinstance(chunk, chunks.ErrorChunk)] == ["Sorry: ValueError"]
+    transport = RunChatTransport(
+        as_source(agent), settings=Settings(on_error=lambda error: f"Sorry: {type(error).__name__}")
+    )
+    answer_chunks = await rest_of(await transport.send_messages(asked()))
+    assert [chunk.error_text for chunk in answer_chunks if isinstance(chunk, chunks.ErrorChunk)] == [
+        "Sorry: ValueError"
+    ]
 
 
 async def test_what_it_says_can_be_read_back_into_parts() -> None:
     agent = Agent()
     agent.go_on.set()
-    said: list[parts.Part] = []
+    answer_parts: list[parts.Part] = []
     turn = TurnContext(asked())
-    turn.connect(said.append)
+    turn.connect(answer_parts.append)
     await as_source(made_of(agent)).drive(turn)
-    assert "".join(part.text for part in said if isinstance(part, parts.Text)) == "hi: one two"
+    assert "".join(part.text for part in answer_parts if isinstance(part, parts.Text)) == "hi: one two"
 
 
 async def test_an_iterator_that_is_dropped_unclosed_keeps_nothing_of_its_run() -> None:
@@ -227,4 +234,4 @@ async def test_an_iterator_that_is_dropped_unclosed_keeps_nothing_of_its_run() -
 def runs(chat_id: str) -> int:
     """How many runs of a chat are kept by somebody."""
     gc.collect()
-    return sum(type(found) is Run and found.info.chat_id == chat_id for found in gc.get_objects())
+    return sum(type(item) is Run and item.info.chat_id == chat_id for item in gc.get_objects())

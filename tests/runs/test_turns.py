@@ -69,10 +69,10 @@ def test_what_is_written_is_what_is_read(turn: QueuedTurn) -> None:
 
 
 def test_fields_that_a_later_release_adds_are_ignored() -> None:
-    written = msgspec.json.decode(QueuedTurn(INFO, REQUEST, identity=Identity("ada")).encode())
-    for each in (written, written["info"], written["request"], written["identity"], written["quotas"]):
+    fields = msgspec.json.decode(QueuedTurn(INFO, REQUEST, identity=Identity("ada")).encode())
+    for each in (fields, fields["info"], fields["request"], fields["identity"], fields["quotas"]):
         each["later"] = 1
-    assert QueuedTurn.decode(msgspec.json.encode(written)) == QueuedTurn(INFO, REQUEST, identity=Identity("ada"))
+    assert QueuedTurn.decode(msgspec.json.encode(fields)) == QueuedTurn(INFO, REQUEST, identity=Identity("ada"))
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"info": 1}'])

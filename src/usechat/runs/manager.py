@@ -8,11 +8,13 @@ store otherwise.
 **One run per chat.** ``RunStore.claim`` is the only decision who may answer a chat, and it is atomic. ``start`` looks
 at the chat's last run. If it has ended, ``start`` prepares the new run from it and claims the chat *after* that very
 run; if another request was faster, the claim fails and ``start`` looks again. If it is running, the conflict policy
-decides: ``reject`` (409), ``attach`` to it, ``queue`` behind it, or ``interrupt`` it. A retry of the same user message
-always attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a
-request brings (approvals, tool outputs) is made after the previous run has ended.
+decides: ``reject`` (409), ``queue`` behind it, ``interrupt`` it, or ``attach``: that is ``queue``, except that a
+repeated continuation (a double click on Approve) reads the running one. A retry of the same user message always
+attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a request
+brings (approvals, tool outputs) is made after the previous run has ended.
 
 **Readers.** The request that started a run, a reload, a second tab: each gets a :class:`~usechat.runs.reading.Reading`.
+Each has a view, which a client that was cut off names to go on at an index; ended runs can be read so for a minute.
 A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;
 the next request of its chat stops it at once. With ``unread_timeout=None`` runs continue without readers.
 
@@ -26,7 +28,8 @@ end of a stream (tool outputs, approvals), and must not find its chat still busy
 
 **What fails how.** If the store cannot be reached, ``start`` and ``stop`` raise
 :class:`~usechat.errors.StoreUnreachable` (503); a run that is already going continues, and no reader waits for the
-store. If the store raises when an end is recorded, that is logged and the readers see the end all the same. If the
+store. If the store raises when an end is recorded, that is logged and the readers see the end all the same; so they do
+if a recorder takes longer than a few seconds, which continues without them. If the
 store ends a run of this worker (its lease expired, its log is too large), it calls ``on_failure`` and the run fails at
 once.
 
@@ -38,68 +41,32 @@ import contextlib
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 import msgspec
 
 from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
-from usechat.paused_states import PausedStates
+from usechat.pauses.tasks import WaitingTasks
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.stream import MessageStream
+from usechat.protocol.sse import chunks_json
+from usechat.runs.ended import LONGEST, EndedRun, EndedRuns
 from usechat.runs.log import Log, Reader
 from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.remote_runs import RemoteRun, RemoteRuns
-from usechat.runs.replay import IN_MEMORY
-from usechat.runs.run import Run, RunInfo, RunState, Timeouts
+from usechat.runs.run import CANNOT_FOLLOW, PreparedRun, Run, RunInfo, RunRecorder, RunState
+from usechat.runs.settings import Settings, linger
 from usechat.runs.store import RunStore
 from usechat.runs.turns import Dispatcher
+from usechat.runs.views import Tail, View
 from usechat.sources import HandsOver, Source
 from usechat.turn import TurnContext
 
-__all__ = ["Conflict", "MakeRecorder", "Prepare", "PreparedRun", "Reading", "RunManager", "RunRecorder"]
-
-Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
-"""What a request does while the chat has a running run."""
-
-
-class RunRecorder(Protocol):
-    """Records what a run says, such as in a chat store."""
-
-    @property
-    def states(self) -> PausedStates | None:
-        """What keeps the states of paused agents unless workers share the run store; ``None`` if the run store does."""
-        ...
-
-    def start(self, fail: Callable[[str], object]) -> None:
-        """Begin to record; ``fail`` ends the run at once with an error of this text."""
-        ...
-
-    def receive(self, frames: bytes) -> None:
-        """Take frames that readers see. Must neither wait nor raise."""
-        ...
-
-    async def finish(self, info: RunInfo) -> None:
-        """Record the end of the run. Readers see the end when this returns."""
-        ...
-
-
-class PreparedRun(NamedTuple):
-    """A run that may start: what it is, its turn, the message that it continues, and what records it.
-
-    A run that is queued for an agent process is recorded there: ``recording`` is what that process needs.
-    """
-
-    info: RunInfo
-    context: TurnContext
-    continues: Mapping[str, Any] | None = None
-    recorder: RunRecorder | None = None
-    recording: Mapping[str, Any] | None = None
-
+__all__ = ["MakeRecorder", "Prepare", "Reading", "RunCallbacks", "RunManager"]
 
 MakeRecorder: TypeAlias = Callable[[RunInfo, TurnContext, Mapping[str, Any] | None], Awaitable[RunRecorder | None]]
 """Returns what records the end of a run that another process has prepared, given the message that it continues."""
@@ -111,17 +78,37 @@ _LOOK_AGAIN: Final = 1.0
 """Seconds after which a request that waits for the end of a run sees whether its client, or that run's, has left."""
 _RECHECK_UNREAD: Final = 1.0
 """Seconds until a run that other workers read is checked again, if there is no ``unread_timeout``."""
-_REMOTE_STOP: Final = 1.0
-"""Seconds that an unread run of another worker has to stop; if it takes longer, it counts as one that is read."""
+_LEAVING: Final = 1.0
+"""Seconds that the readers of a run get to leave before another message is refused: a page that stops an answer and
+sends a message at once is faster than the proxy that reports its closed connection."""
+_LOOK_FOR_READERS: Final = 0.2
+"""Seconds after which a run is looked at again whose readers may leave, or that another worker was asked to stop."""
 _FIRST_READER: Final = 5.0
 """Seconds that a web process gets to register as a reader of a run that was adopted here."""
+_SLOW_RECORDING: Final = 5.0
+"""Seconds that the readers of a run wait until its end is stored; a page that posts again must find its chat free."""
 _REMEMBERED: Final = 1000
 """How many runs are remembered that ended here but were declared lost."""
-CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
 def _ignore(*_event: object) -> None:
     """Do nothing: the default of the callbacks."""
+
+
+def _as_sent(frames: bytes) -> bytes:
+    """Return frames unchanged: the rewriting of a client that gets a run as it was sent."""
+    return frames
+
+
+def _view_of(info: RunInfo, continued: Mapping[str, Any] | None, *, sdk: str, has_message: bool) -> View:
+    """Return the view of a client of a release, which has the message that the run continues, or not."""
+    if sdk == info.sdk and (continued is None or has_message):
+        return View(info.run_id)
+    return View(info.run_id, sdk, "" if continued is None else "known" if has_message else "shown")
+
+
+def _count(rewrite: Callable[[bytes], bytes], pieces: Iterator[bytes]) -> int:
+    return sum(len(chunks_json(rewrite(frames))) for frames in pieces)
 
 
 class _Withdrawn:
@@ -131,8 +118,36 @@ class _Withdrawn:
         """Say nothing."""
 
 
-async def _record_nothing(*_run: object) -> None:
-    """Return no recorder: the default."""
+async def _finish(recorder: RunRecorder, info: RunInfo) -> None:
+    try:
+        await recorder.finish(info)
+    except Exception:  # a recorder that fails must not keep the run from ending
+        _logger.exception("run %s: its end was not recorded", info.run_id)
+
+
+async def _nothing(*_event: object) -> None:
+    """Do nothing: the default of the callbacks that are awaited."""
+
+
+def _disconnect_slow(run: Run | RemoteRun) -> bytes:
+    """Log that a client is disconnected which can resume."""
+    _log_slow(run.info, "it is disconnected, and can resume")
+    return b""
+
+
+def _fail_slow(run: Run) -> bytes:
+    """End a run that nobody can resume, and return its last frames."""
+    _log_slow(run.info, "the run is stopped, because nothing is kept to resume from")
+    return run.fail(CANNOT_FOLLOW)
+
+
+def _log_slow(info: RunInfo, consequence: str) -> None:
+    _logger.warning(
+        "run %s: its client reads too slowly; %s",
+        info.run_id,
+        consequence,
+        extra={"chat_id": info.chat_id, "run_id": info.run_id},
+    )
 
 
 def _always(prepared: PreparedRun) -> Prepare:
@@ -142,17 +157,11 @@ def _always(prepared: PreparedRun) -> Prepare:
     return prepare
 
 
-class RunManager:
-    """Starts, attaches to and stops the runs of this process and, through the store, those of all workers.
+class RunCallbacks(NamedTuple):
+    """What a manager calls when something happens to a run.
 
-    - ``unread_timeout``: seconds that a run continues without any reader. 0 stops it at once, ``None`` never.
-    - ``conflict``: what a request does while the chat has a running run.
-    - ``keep_log``: whether clients can resume. Without it a client that is too slow ends the run.
-    - ``maximum_behind``: the backlog limit of a reader, in bytes. ``maximum_run_bytes``: that of all frames of a run.
-      ``log_memory_bytes``: how much of a run's replay is in memory; the rest is in a temporary file.
-    - ``coalesce``: seconds that a frame may wait for others to be sent with it.
-    - ``dispatcher``: queues turns for agent processes; without it runs are driven here.
-    - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
+    - ``on_start``: called with the headers of the request, in the context (:mod:`contextvars`) of the run.
+    - ``on_failure``: called with the exception that ended a run, and the reference under which it was logged.
     - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
     - ``on_loss``: called when another worker declares one of our runs lost.
     - ``on_done``: called for every run of this worker after its end was recorded, with the size of its log.
@@ -160,59 +169,56 @@ class RunManager:
     - ``make_recorder``: makes the recorder of a run whose turn was queued, and is withdrawn.
     """
 
+    on_start: Callable[[RunInfo, Mapping[str, str]], None] = _ignore
+    on_failure: Callable[[RunInfo, BaseException, str], None] = _ignore
+    on_end: Callable[[RunInfo, float], None] = _ignore
+    on_loss: Callable[[RunInfo], None] = _ignore
+    on_done: Callable[[RunInfo, int], Awaitable[None]] = _nothing
+    on_lost_answer: Callable[[RunInfo], Awaitable[None]] = _nothing
+    make_recorder: MakeRecorder = _nothing
+
+
+_NO_CALLBACKS: Final = RunCallbacks()
+
+
+class RunManager:
+    """Starts, attaches to and stops the runs of this process and, through the store, those of all workers.
+
+    - ``settings``: how runs are made; without ``approval_secret`` nothing is signed.
+    - ``keep_log``: whether clients can resume. Without it a client that is too slow ends the run.
+    - ``dispatcher``: queues turns for agent processes; without it runs are driven here.
+    """
+
     def __init__(
         self,
         store: RunStore,
+        settings: Settings,
         *,
-        timeouts: Timeouts,
-        unread_timeout: float | None,
-        conflict: Conflict,
-        describe: Callable[[BaseException, RunInfo], str],
-        approval_secret: str | None = None,
         keep_log: bool = True,
-        event_names: bool = False,
-        maximum_behind: int = 1024 * 1024,
-        maximum_run_bytes: int = 64 * 1024 * 1024,
-        log_memory_bytes: int = IN_MEMORY,
-        coalesce: float = 0,
         dispatcher: Dispatcher | None = None,
-        on_start: Callable[[RunInfo], None] = _ignore,
-        on_end: Callable[[RunInfo, float], None] = _ignore,
-        on_loss: Callable[[RunInfo], None] = _ignore,
-        on_done: Callable[[RunInfo, int], Awaitable[None]] | None = None,
-        on_lost_answer: Callable[[RunInfo], Awaitable[None]] | None = None,
-        make_recorder: MakeRecorder = _record_nothing,
+        callbacks: RunCallbacks = _NO_CALLBACKS,
     ) -> None:
         self._store = store
         self._is_shared = store.is_shared
-        self._timeouts = timeouts
-        self._unread_timeout = unread_timeout
-        self._conflict = conflict
-        self._describe = describe
-        self._approval_secret = approval_secret
+        self._settings = settings
+        self._unread_timeout = linger(settings.disconnect, keeps_log=keep_log)
         self._keep_log = keep_log
-        self._event_names = event_names
-        self._maximum_behind = maximum_behind
-        self._maximum_run_bytes = maximum_run_bytes
-        self._log_memory_bytes = log_memory_bytes
-        self._coalesce = coalesce
         self._dispatcher = dispatcher
+        self._callbacks = callbacks
         self._closing = False
-        self._on_start = on_start
-        self._on_end = on_end
-        self._on_loss = on_loss
-        self._on_done = on_done
-        self._on_lost_answer = on_lost_answer
-        self._make_recorder = make_recorder
         self._recorded: deque[str] = deque(maxlen=_REMEMBERED)
         self._runs: dict[str, Run] = {}
+        self._waiting_tasks = WaitingTasks()
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._recorders: dict[str, RunRecorder] = {}
+        self._carried_on: set[str] = set()
+        """The runs that continue answers of processes that died."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # The logs of runs that ended while they were read; a log lives as long as its readers.
         self._ended_logs: WeakSet[Log] = WeakSet()
+        self._ended_runs = EndedRuns(seconds=min(store.remember, LONGEST))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._remote_runs = RemoteRuns(store, event_names=event_names, in_memory=log_memory_bytes)
+        self._remote_runs = RemoteRuns(store, event_names=settings.event_names, in_memory=settings.log_memory_bytes)
         store.on_stop_requested(self._stop_here)
         store.on_failure(self._fail_here)
         store.on_lost(self._found_lost)
@@ -230,33 +236,28 @@ class RunManager:
         self,
         info: RunInfo,
         source: Source | None,
-        context: TurnContext | Prepare,
+        run: PreparedRun | Prepare,
         *,
-        continues: Mapping[str, Any] | None = None,
         has_left: Callable[[], Awaitable[bool]] | None = None,
-        recorder: RunRecorder | None = None,
-        recording: Mapping[str, Any] | None = None,
         takes_over: bool = False,
-        taken_ids: Set[str] = frozenset(),
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
-        ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``context`` may be a
-        function that makes the run, with all that belongs to it, from the chat's last run. It is called after the
-        previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request that
-        waited for another run starts none then. ``takes_over`` says that a chat store has given the chat to this
-        run: a run that is still known as running is about to end, or has lost the chat, and is stopped. ``taken_ids``
-        are those of the chat's other messages. Raises :class:`~usechat.errors.ChatBusy`,
-        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,
-        :class:`~usechat.errors.ShuttingDown`, :class:`~usechat.errors.StoreUnreachable`,
-        :class:`~usechat.errors.TooManyWaiting`, and what ``context`` raises.
+        Read the frames with ``Reading.read`` until it returns ``None``, and call ``Reading.close`` in any case.
+
+        ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``run`` may be a
+        function that prepares the run from the chat's last run. It is called after the previous run has ended,
+        perhaps more than once. ``has_left`` tells whether the client is gone: a request that waited for another run
+        starts none then. ``takes_over`` says that a chat store has given the chat to this run: a run that is still
+        known as running is about to end, or has lost the chat, and is stopped.
+
+        Raises :class:`~usechat.errors.ChatBusy`, :class:`~usechat.errors.ChatNotFound`,
+        :class:`~usechat.errors.ClientLeft`, :class:`~usechat.errors.ShuttingDown`,
+        :class:`~usechat.errors.StoreUnreachable`, :class:`~usechat.errors.TooManyWaiting`, and what ``run`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
-        if isinstance(context, TurnContext):
-            prepare = _always(PreparedRun(info, context, continues, recorder, recording))
-        else:
-            prepare = context
+        prepare = _always(run) if isinstance(run, PreparedRun) else run
         while True:
             latest = await self._store.latest(info.chat_id)
             if latest is not None and latest.subject != info.subject:
@@ -268,11 +269,11 @@ class RunManager:
                 prepared = await prepare(latest)
                 after = "" if latest is None else latest.run_id
                 if source is None:
-                    begun = await self._dispatch(prepared, after=after)
+                    reading = await self._dispatch(prepared, after=after)
                 else:
-                    begun = await self._claim_and_start(prepared, source, taken_ids, after=after)
-                if begun is not None:
-                    return begun
+                    reading = await self._claim_and_start(prepared, source, after=after)
+                if reading is not None:
+                    return reading
             elif takes_over:
                 await self.stop(active)
             elif (reading := await self.resolve_conflict(active, info, source, prepare)) is not None:
@@ -289,62 +290,74 @@ class RunManager:
 
         Otherwise the caller looks again after a moment. Raises :class:`~usechat.errors.ChatBusy`.
         """
-        is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
-        if active.answers_same_message(info) or (self._conflict == "attach" and not is_edited):
-            return await self.attach(active, sdk=info.sdk)
+        is_repeated = self._settings.conflict == "attach" and active.continues_same_answer(info)
+        if is_repeated or active.answers_same_message(info):
+            return await self.attach(active, sdk=info.sdk, exact=True)
+        is_edited = active.answers_same_id(info)
         if source is not None and isinstance(source, HandsOver):
             source.hand_over((await prepare(active)).context.turn)
-        elif self._conflict == "interrupt" or is_edited:  # nobody waits for the answer to a message that is replaced
-            await self.stop(active)
-        elif not await self._stop_if_unread(active) and self._conflict == "reject":
-            raise ChatBusy("This chat is being answered already.")
+        elif self._settings.conflict == "interrupt" or is_edited:
+            await self.stop(active)  # nobody waits for the answer to a message that is replaced
+        elif self._settings.conflict == "reject":
+            await self._refuse_while_read(active)
+        else:
+            await self._stop_if_unread(active)
         return None
 
-    async def _claim_and_start(
-        self, prepared: PreparedRun, source: Source, taken_ids: Set[str], *, after: str
-    ) -> Reading | None:
+    async def _refuse_while_read(self, active: RunInfo) -> None:
+        """Stop a run whose readers have left, or leave within a moment; otherwise raise ``ChatBusy``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (0 if self._unread_timeout is None else _LEAVING)
+        while not await self._stop_if_unread(active):
+            if loop.time() >= deadline:
+                raise ChatBusy("This chat is being answered already.")
+            if await self._has_ended(active, within=_LOOK_FOR_READERS):
+                return
+
+    async def _claim_and_start(self, prepared: PreparedRun, source: Source, *, after: str) -> Reading | None:
         """Start a run here; return ``None`` if another request was faster."""
         if await self._store.claim(prepared.info, continues=prepared.continues, after=after) is not None:
             return None
-        run = self._make_run(prepared, self._chat_secret(prepared.info), taken_ids)
-        reading = self._reading(run, run.log.reader(maximum_behind=self._maximum_behind))
+        run = self._make_run(prepared, self._chat_secret(prepared.info))
+        reading = self._reading(run, run.log.reader(maximum_behind=self._settings.maximum_waiting_bytes))
+        reading.view = View(run.info.run_id)
         self._begin_in_context(run, source)
         return reading
 
     def _chat_secret(self, info: RunInfo) -> str | None:
-        secret = self._approval_secret
+        secret = self._settings.approval_secret
         return None if secret is None else secret_of_chat(secret, info.chat_id, info.subject)
 
-    def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
-        info, context, continues, recorder, _ = prepared
+    def _make_run(self, prepared: PreparedRun, chat_secret: str | None) -> Run:
+        info, recorder, settings = prepared.info, prepared.recorder, self._settings
         states = None if recorder is None or self._is_shared else recorder.states
-        context.states = self._store if states is None else states
-        on_flush = self._on_flush(info, recorder)
-        log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush, in_memory=self._log_memory_bytes)
-        stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
+        prepared.context.states = self._store if states is None else states
+        prepared.context.outlet.steps = None if recorder is None else recorder.steps
+        log = Log(
+            keep=self._keep_log,
+            coalesce=settings.coalesce_ms / 1000,
+            on_flush=self._on_flush(info, recorder),
+            in_memory=settings.log_memory_bytes,
+        )
         run = Run(
-            info,
-            context,
-            stream,
+            prepared,
             log,
-            timeouts=self._timeouts,
-            describe=self._describe,
+            settings,
             on_end=self._ended,
-            maximum_bytes=self._maximum_run_bytes,
+            on_failure=self._callbacks.on_failure,
             chat_secret=chat_secret,
-            event_names=self._event_names,
-            taken_ids=taken_ids,
+            waiting_tasks=self._waiting_tasks,
         )
         self._runs[info.run_id] = run
         if recorder is not None:
             self._recorders[info.run_id] = recorder
             recorder.start(run.fail)
-        if continues is not None:
-            self._continued[info.run_id] = continues
+        if prepared.continues is not None:
+            self._continued[info.run_id] = prepared.continues
         return run
 
     def _begin_in_context(self, run: Run, source: Source) -> None:
-        # A context of its own: the agent sees what an observer sets there, such as a span.
+        # A separate context: the agent sees what an observer sets there, such as a span.
         contextvars.copy_context().run(self._begin, run, source)
 
     def _on_flush(self, info: RunInfo, recorder: RunRecorder | None) -> Callable[[bytes], None] | None:
@@ -360,7 +373,7 @@ class RunManager:
         return pass_on
 
     def _begin(self, run: Run, source: Source) -> None:
-        self._on_start(run.info)
+        self._callbacks.on_start(run.info, run.headers)
         run.start(source)
 
     # Runs of agent processes
@@ -379,24 +392,14 @@ class RunManager:
             raise
         if active is not None:
             return None
-        reading = self._remote_reading(self._remote_runs.follow(info))
-        reading.rewrite(partial(shorten, event_names=self._event_names), live=False)
+        reading = self._remote_reading(self._remote_runs.follow(info), exact=True)
+        reading.rewrite(_as_sent, live=False)
+        reading.view = View(info.run_id)
         return reading
 
-    def adopt(
-        self,
-        info: RunInfo,
-        source: Source,
-        context: TurnContext,
-        *,
-        continues: Mapping[str, Any] | None,
-        chat_secret: str | None,
-        recorder: RunRecorder | None = None,
-        taken_ids: Set[str] = frozenset(),
-        stop: bool = False,
-    ) -> None:
+    def adopt(self, prepared: PreparedRun, source: Source, *, chat_secret: str | None, stop: bool = False) -> None:
         """Drive a run that this process has taken from a queue and owns in the store; with ``stop``, end it at once."""
-        run = self._make_run(PreparedRun(info, context, continues, recorder), chat_secret, taken_ids)
+        run = self._make_run(prepared, chat_secret)
         self._begin_in_context(run, source)
         if stop:
             run.stop("stopped")
@@ -409,16 +412,19 @@ class RunManager:
             return False
         context = TurnContext(ChatRequest(chat_id=info.chat_id, messages=[]))
         continues = await self._store.continued(info)
-        recorder = await self._make_recorder(info, context, continues)
+        recorder = await self._callbacks.make_recorder(info, context, continues)
         run = self._make_run(PreparedRun(info, context, continues, recorder), self._chat_secret(info))
         run.start(_Withdrawn())
         run.stop("stopped")
-        await self._has_ended(info, within=self._timeouts.stop)
+        await self._has_ended(info, within=self._settings.timeouts.stop)
         return True
 
-    def _remote_reading(self, remote_run: RemoteRun) -> LogReading[RemoteRun]:
-        reader = remote_run.log.reader(maximum_behind=self._maximum_behind, from_start=True)
-        return LogReading(reader, remote_run, on_close=self._remote_reader_left)
+    def _remote_reading(self, remote_run: RemoteRun, *, exact: bool) -> LogReading[RemoteRun]:
+        reader = self._reader_from_start(remote_run.log, exact=exact)
+        return LogReading(reader, remote_run, on_close=self._remote_reader_left, on_too_slow=_disconnect_slow)
+
+    def _reader_from_start(self, log: Log, *, exact: bool) -> Reader:
+        return log.reader(maximum_behind=self._settings.maximum_waiting_bytes, from_start=True, exact=exact)
 
     def _remote_reader_left(self, remote_run: RemoteRun) -> None:
         """Let go of a copy; if it was the last reader of an agent process's run, schedule the stop of that run."""
@@ -456,34 +462,104 @@ class RunManager:
             if await self._withdraw(active):
                 return True
         await self._store.request_stop(active, unless_read=True)
-        return await self._has_ended(active, within=_REMOTE_STOP)
+        return await self._has_ended(active, within=_LOOK_FOR_READERS)
 
-    async def attach(self, info: RunInfo, *, sdk: str, has_message: bool = False) -> Reading | None:
+    async def carry_on(self, prepared: PreparedRun, source: Source) -> None:
+        """Start a run that continues the answer of a process that died; it needs no reader to run to its end.
+
+        Raises what :meth:`start` does.
+        """
+        run_id = prepared.info.run_id
+        self._carried_on.add(run_id)
+        try:
+            reading = await self.start(prepared.info, source, prepared, takes_over=True)
+        except BaseException:
+            self._carried_on.discard(run_id)
+            raise
+        reading.close()
+
+    async def attach(
+        self, info: RunInfo, *, sdk: str, has_message: bool = False, exact: bool = False
+    ) -> Reading | None:
         """Return a reading of a running run, from its start; ``None`` if it has ended meanwhile.
 
-        ``has_message`` says that the client has the message which the run continues: it is not sent again.
+        ``has_message`` says that the client has the message which the run continues: it is not sent again. With
+        ``exact`` every chunk is as it was sent: the client may count them, and go on with :meth:`tail`.
         """
-        reading: LogReading[Run] | LogReading[RemoteRun]
-        if run := self._runs.get(info.run_id):
-            earlier = self._continued.get(info.run_id)
-            reading = self._reading(run, run.log.reader(maximum_behind=self._maximum_behind, from_start=True))
-            self._cancel_timer(info.run_id)
-        elif info.state is RunState.RUNNING:
-            remote_run = await self._remote_runs.open(info)
-            log, earlier = remote_run.log, remote_run.continued
-            if not log.size and log.ended:
-                self._remote_runs.release(remote_run)
-                return None
-            reading = self._remote_reading(remote_run)
-        else:
+        pair = await self._find(info, exact=exact) if info.state is RunState.RUNNING else None
+        if pair is None:
             return None
-        if (earlier is None or has_message) and sdk == info.sdk:
-            reading.rewrite(partial(shorten, event_names=self._event_names), live=False)
+        reading, continued = pair
+        reading.view = _view_of(info, continued, sdk=sdk, has_message=has_message)
+        if reading.view.sdk:
+            reading.rewrite(self._reframer(reading.view, info, continued, exact=exact), live=True)
+        elif exact:
+            reading.rewrite(_as_sent, live=False)
         else:
-            before = {"continues" if has_message else "earlier": earlier}
-            reframer = Reframer(info.message_id, sdk, **before, event_names=self._event_names)
-            reading.rewrite(reframer.receive, live=True)
+            reading.rewrite(partial(shorten, event_names=self._settings.event_names), live=False)
         return reading
+
+    async def tail(self, info: RunInfo, view: View | str, start: int) -> tuple[Reading, int] | None:
+        """Return a reading of a view from a chunk on, and how many chunks there are now; ``None`` if it is not known.
+
+        ``info`` is that of the chat's last run, and ``view`` may be one of an earlier run; a release stands for the
+        view of the last run that a page without its answer has. A negative ``start`` counts from the last chunk.
+        """
+        if isinstance(view, View) and view.run_id != info.run_id:
+            info = msgspec.structs.replace(info, run_id=view.run_id, state=RunState.FINISHED)
+        pair = await self._find(info, exact=True)
+        if pair is None:
+            return None
+        reading, continued = pair
+        if isinstance(view, str):
+            view = _view_of(info, continued, sdk=view, has_message=False)
+        if view.earlier and not continued:
+            reading.close()
+            return None
+        reading.view = view
+        make_rewrite = partial(self._reframer, view, info, continued, exact=True) if view.sdk else lambda: _as_sent
+        count = 0
+        if start < 0:
+            count = _count(make_rewrite(), reading.so_far())
+            start = max(0, count + start)
+        tail = Tail(start, make_rewrite())
+        reading.rewrite(tail.receive, live=True, at_end=tail.end)
+        return reading, count
+
+    async def _find(self, info: RunInfo, *, exact: bool) -> tuple[LogReading[Any], Mapping[str, Any] | None] | None:
+        """Return a reading of a run from its start, and the message that it continues."""
+        if (run := self._runs.get(info.run_id)) and run.info.chat_id == info.chat_id:
+            self._cancel_timer(info.run_id)
+            return self._reading(run, self._reader_from_start(run.log, exact=exact)), self._continued.get(info.run_id)
+        if ended := self._ended_runs.find(info.run_id, info.chat_id):
+            return self._ended_reading(Log.ended_with(ended.replay), exact=exact), ended.continued
+        if info.state is not RunState.RUNNING:
+            frames = await self._store.frames(info)
+            log = Log()
+            log.append(frames)
+            log.end()
+            return (self._ended_reading(log, exact=exact), await self._store.continued(info)) if frames else None
+        remote_run = await self._remote_runs.open(info)
+        if not remote_run.log.size and remote_run.log.ended:
+            self._remote_runs.release(remote_run)
+            return None
+        return self._remote_reading(remote_run, exact=exact), remote_run.continued
+
+    def _ended_reading(self, log: Log, *, exact: bool) -> LogReading[None]:
+        return LogReading(self._reader_from_start(log, exact=exact), None, on_close=_ignore)
+
+    def _reframer(
+        self, view: View, info: RunInfo, continued: Mapping[str, Any] | None, *, exact: bool
+    ) -> Callable[[bytes], bytes]:
+        """Return what writes a run again for a view."""
+        before = {"earlier": continued if view.earlier == "shown" else None}
+        before["continues"] = continued if view.earlier == "known" else None
+        reframer = Reframer(info.message_id, view.sdk, **before, exact=exact, event_names=self._settings.event_names)
+        return reframer.receive
+
+    def forget(self, chat_id: str) -> None:
+        """Drop what is kept of the ended runs of a chat."""
+        self._ended_runs.forget(chat_id)
 
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
@@ -505,7 +581,7 @@ class RunManager:
         if await self._withdraw(info):
             return
         await self._store.request_stop(info)
-        await self._has_ended(info, within=self._timeouts.stop)
+        await self._has_ended(info, within=self._settings.timeouts.stop)
 
     async def _has_ended(self, info: RunInfo, *, within: float) -> bool:
         """Wait ``within`` seconds for the end of a run, and return whether it has ended."""
@@ -543,16 +619,22 @@ class RunManager:
             run.stop("shutdown")
 
     async def shut_down(self, *, drain: float) -> None:
-        """Disconnect clients at once, wait ``drain`` seconds for runs to end, stop the others, close the store."""
+        """Disconnect clients at once, wait ``drain`` seconds for runs to end, stop the others, close the store.
+
+        Tasks that wait for a person are cancelled: nobody knows when the person answers.
+        """
         self._closing = True
         self.disconnect_readers()
         await self.finish_runs(drain)
+        await self._waiting_tasks.close(self._settings.timeouts.stop)
         await self._remote_runs.close()
         await self._store.close()
 
     def _reader_left(self, run: Run) -> None:
         """Schedule the stop of a run whose last reader was closed."""
         if run.log.readers or self._unread_timeout is None or run.info.state is not RunState.RUNNING:
+            return
+        if run.info.run_id in self._carried_on:
             return
         self._schedule_unread_stop(self._unread_timeout, run)
 
@@ -578,46 +660,47 @@ class RunManager:
             run.stop("disconnected")
 
     def _reading(self, run: Run, reader: Reader) -> LogReading[Run]:
-        final_frames = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
-        return LogReading(reader, run, on_close=self._reader_left, final_frames=final_frames)
+        on_too_slow = _disconnect_slow if self._keep_log else _fail_slow
+        return LogReading(reader, run, on_close=self._reader_left, on_too_slow=on_too_slow)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
         self._spawn(self._record_end(run, run.seconds))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _record_end(self, run: Run, seconds: float) -> None:
         """Record the end in the store, then end the log: a page posts again as soon as it sees the end."""
         try:
             await self._finish_recording(run)
             if await self._store_end(run.info):
-                self._on_end(run.info, seconds)
+                self._callbacks.on_end(run.info, seconds)
             else:
                 self._recorded.append(run.info.run_id)
-                self._on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
+                self._callbacks.on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
         finally:
             del self._runs[run.info.run_id]
-            self._continued.pop(run.info.run_id, None)
+            continued = self._continued.pop(run.info.run_id, None)
+            self._carried_on.discard(run.info.run_id)
             if run.log.readers:
                 self._ended_logs.add(run.log)
             run.log.end()
+            if self._keep_log and not self._is_shared:
+                self._ended_runs.add(EndedRun(run.info, run.log.compact(), continued))
             await self._report_done(run)
 
     async def _finish_recording(self, run: Run) -> None:
+        """Let the recorder store the end. Readers wait for it, but no longer than for a database that is slow."""
         if (recorder := self._recorders.pop(run.info.run_id, None)) is not None:
-            try:
-                await recorder.finish(run.info)
-            except Exception:  # whatever it does, the run ends
-                _logger.exception("run %s: its end was not recorded", run.info.run_id)
+            await asyncio.wait([self._spawn(_finish(recorder, run.info))], timeout=_SLOW_RECORDING)
 
     async def _report_done(self, run: Run) -> None:
-        if self._on_done is not None:
-            with contextlib.suppress(StoreUnreachable):  # what was not counted expires
-                await self._on_done(run.info, run.log.size)
+        with contextlib.suppress(StoreUnreachable):  # what was not counted expires
+            await self._callbacks.on_done(run.info, run.log.size)
 
     async def _store_end(self, info: RunInfo) -> bool:
         """Record an end in the store; return False if another worker had declared the run lost."""
@@ -632,17 +715,17 @@ class RunManager:
             return True
 
     def _found_lost(self, info: RunInfo, seconds: float) -> None:
-        self._on_end(info, seconds)
+        self._callbacks.on_end(info, seconds)
         # The end of a run that this worker gave up was recorded when it failed here.
-        if info.state is RunState.LOST and info.run_id not in self._recorded and self._on_lost_answer is not None:
-            self._spawn(self._report_lost_answer(info, self._on_lost_answer))
+        if info.state is RunState.LOST and info.run_id not in self._recorded:
+            self._spawn(self._report_lost_answer(info))
 
-    async def _report_lost_answer(self, info: RunInfo, report: Callable[[RunInfo], Awaitable[None]]) -> None:
+    async def _report_lost_answer(self, info: RunInfo) -> None:
         with contextlib.suppress(StoreUnreachable):
             latest = await self._store.latest(info.chat_id)
             is_restarted = latest is not None and latest.run_id != info.run_id and latest.is_same_turn(info)
             if not is_restarted:
-                await report(info)
+                await self._callbacks.on_lost_answer(info)
 
     def _stop_here(self, run_id: str, unless_read: bool) -> None:
         run = self._runs.get(run_id)

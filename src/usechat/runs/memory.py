@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from usechat.paused_states import MemoryStates
+from usechat.pauses.states import MemoryStates
 from usechat.runs.run import RunInfo, RunState
 
 __all__ = ["MemoryRuns"]
@@ -27,7 +27,7 @@ class MemoryRuns(MemoryStates):
 
     def __init__(self, *, remember: float = 600) -> None:
         super().__init__()
-        self._remember = remember
+        self.remember = remember
         self._latest: dict[str, RunInfo] = {}
         self._ended: dict[str, asyncio.Event] = {}
         """Those of the runs whose end somebody waits for."""
@@ -57,7 +57,7 @@ class MemoryRuns(MemoryStates):
         if self._latest[info.chat_id].run_id == info.run_id:
             self._latest[info.chat_id] = info
             # In an empty context: that of the run would keep its objects alive until then.
-            asyncio.get_running_loop().call_later(self._remember, self._forget, info, context=contextvars.Context())
+            asyncio.get_running_loop().call_later(self.remember, self._forget, info, context=contextvars.Context())
         self._wake_waiters(info)
         return True
 

@@ -5,8 +5,8 @@ approval for a call whose input was changed, does what the client wants. So ever
 asked:
 
 1. If the store still has the chat's last run, the calls in its :class:`~usechat.runs.run.RunInfo` decide alone.
-2. Otherwise (another process, a restart, after ``remember`` seconds) a signature decides. Approval requests carry one
-   of their own, if the release knows it. Calls that wait for an output, and other approvals, are named and signed in
+2. Otherwise (another process, a restart, after ``remember`` seconds) a signature decides. Approval requests carry
+   their own, if the release knows it. Calls that wait for an output, and other approvals, are named and signed in
    the message's metadata, which clients of all releases send back (``updateMessageMetadata`` of ``ai``).
 
 A call is identified by its id, its tool and a digest of its input; a call that comes back in two versions is ignored.
@@ -27,8 +27,8 @@ import msgspec
 
 from usechat.errors import Unprocessable
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.tool_calls import APPROVAL_TOOL, tool_parts_of
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
+from usechat.protocol.tool_calls import APPROVAL_TOOL
+from usechat.protocol.ui_messages import UIMessage, tool_name, tool_parts_of
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
@@ -181,26 +181,26 @@ _NO_CALLS: Final[frozenset[str]] = frozenset()
 class Answers:
     """Compares the answers in a request with the calls that are open.
 
-    ``chat_id`` is the chat's key in the run store, ``asked_for`` the calls that its last run left open (``None`` if
+    ``chat_id`` is the chat's key in the run store, ``open_calls`` the calls that its last run left open (``None`` if
     the store does not have that run: then signatures decide), ``secret`` the chat's own secret.
     """
 
-    def __init__(self, asked: ChatRequest, chat_id: str, asked_for: Sequence[OpenCall] | None, secret: str) -> None:
-        self._asked = asked
+    def __init__(self, request: ChatRequest, chat_id: str, open_calls: Sequence[OpenCall] | None, secret: str) -> None:
+        self._request = request
         self._chat_id = chat_id
-        self._is_known = asked_for is not None
-        self._message: Mapping[str, Any] = asked.continues or {}
+        self._is_known = open_calls is not None
+        self._message: Mapping[str, Any] = request.continues or {}
         self._parts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for part in tool_parts_of(self._message):
             self._parts[part["toolCallId"]].append(part)
         self._claims: dict[str, set[tuple[str, str]]] = {}
         self._open: Sequence[OpenCall] = ()
         if self._parts:
-            self._open = list(self._signed(secret)) if asked_for is None else asked_for
+            self._open = list(self._signed(secret)) if open_calls is None else open_calls
 
     def check_approvals(self) -> None:
         """Raise :class:`Unprocessable` for an approval that was not requested, or whose call was changed."""
-        for answer in self._asked.approvals:
+        for answer in self._request.approvals:
             if not self._is_open(self._claimed(answer.tool_call_id, answer.approval_id)):
                 raise Unprocessable(
                     f"The approval {answer.approval_id!r} was not asked for, or its tool call has changed."
@@ -209,30 +209,30 @@ class Answers:
     def pending(self) -> frozenset[str]:
         """Return the ids of the open calls that came back unchanged and with at most one output."""
         waiting = [call for call in self._open if call.approval_id is None]
-        outputs = Counter(output.tool_call_id for output in self._asked.tool_outputs)
-        found = frozenset(
+        outputs = Counter(output.tool_call_id for output in self._request.tool_outputs)
+        call_ids = frozenset(
             call.tool_call_id
             for call in waiting
             if outputs[call.tool_call_id] <= 1 and self._claimed(call.tool_call_id) == call
         )
         # The outputs of the server's own tools come back, too: no reason to warn beside a valid answer.
-        if outputs and not outputs.keys() & found and not self._asked.approvals:
+        if outputs and not outputs.keys() & call_ids and not self._request.approvals:
             self._warn(changed=any(call.tool_call_id in outputs for call in waiting))
-        return found or _NO_CALLS  # mostly empty, and kept by every open stream
+        return call_ids or _NO_CALLS  # mostly empty, and kept by every open stream
 
     def unanswered(self) -> tuple[OpenCall, ...]:
         """Return the open calls that this request does not answer."""
-        answered = self._answered()
-        return tuple(call for call in self._open if call.tool_call_id not in answered)
+        call_ids = self._answered_ids()
+        return tuple(call for call in self._open if call.tool_call_id not in call_ids)
 
     def given(self) -> tuple[OpenCall, ...]:
         """Return the open calls whose outputs this request brings."""
-        answered = self._answered()
-        return tuple(call for call in self._open if call.approval_id is None and call.tool_call_id in answered)
+        call_ids = self._answered_ids()
+        return tuple(call for call in self._open if call.approval_id is None and call.tool_call_id in call_ids)
 
-    def _answered(self) -> set[str | None]:
-        answered = {answer.tool_call_id for answer in self._asked.approvals}
-        return answered | {output.tool_call_id for output in self._asked.tool_outputs}
+    def _answered_ids(self) -> set[str | None]:
+        call_ids = {answer.tool_call_id for answer in self._request.approvals}
+        return call_ids | {output.tool_call_id for output in self._request.tool_outputs}
 
     def _is_open(self, claimed: OpenCall | None) -> bool:
         return claimed is not None and claimed in self._open
@@ -243,7 +243,7 @@ class Answers:
             return None
         if tool_call_id not in self._claims:  # a request may name one call, with a large input, thousands of times
             parts = self._parts[tool_call_id]
-            self._claims[tool_call_id] = {(_name_of(part), input_digest(part.get("input"))) for part in parts}
+            self._claims[tool_call_id] = {(tool_name(part), input_digest(part.get("input"))) for part in parts}
         claims = self._claims[tool_call_id]
         return OpenCall(tool_call_id, *next(iter(claims)), approval_id) if len(claims) == 1 else None
 
@@ -254,11 +254,11 @@ class Answers:
             if call is not None and is_signature(signature, approval_signature(secret, call)):
                 yield call
         pending = pending_in(self._message.get("metadata"))
-        calls = [] if pending is None else [self._claimed(call_id) for call_id in pending.call_ids]
-        known = [call for call in calls if call is not None]
-        if pending is not None and len(known) == len(calls):
-            expected = pending_signature(secret, known)
-            yield from known if is_signature(pending.signature, expected) else ()
+        claims = [] if pending is None else [self._claimed(call_id) for call_id in pending.call_ids]
+        calls = [claim for claim in claims if claim is not None]
+        if pending is not None and len(calls) == len(claims):
+            expected = pending_signature(secret, calls)
+            yield from calls if is_signature(pending.signature, expected) else ()
 
     def _requests(self) -> Iterator[tuple[str, str, str]]:
         """Yield call id, approval id and signature of each approval request: of a call, or of the approval tool."""
@@ -268,23 +268,20 @@ class Answers:
             for part in parts:
                 by_tool = part["type"] == f"tool-{APPROVAL_TOOL}"
                 match part.get("input") if by_tool else part.get("approval"):
-                    case {"approvalId": str(asked), "toolCallId": str(about), "signature": str(signature)} if by_tool:
-                        yield about, asked, signature
-                    case {"id": str(asked), "signature": str(signature)} if not by_tool:
-                        yield tool_call_id, asked, signature
-                    case {"id": str(asked)} if not by_tool and isinstance(approvals.get(asked), str):
-                        yield tool_call_id, asked, approvals[asked]
+                    case {"approvalId": str(approval_id), "toolCallId": str(call_id), "signature": str(signature)} if (
+                        by_tool
+                    ):
+                        yield call_id, approval_id, signature
+                    case {"id": str(approval_id), "signature": str(signature)} if not by_tool:
+                        yield tool_call_id, approval_id, signature
+                    case {"id": str(approval_id)} if not by_tool and isinstance(approvals.get(approval_id), str):
+                        yield tool_call_id, approval_id, approvals[approval_id]
 
     def _warn(self, *, changed: bool) -> None:
         """Log why an output was ignored, unless the call is known not to be open."""
         if changed or not self._is_known:
             why = CHANGED if changed else UNSIGNED
             _logger.warning("chat %s: %s", self._chat_id, why, extra={"chat_id": self._chat_id})
-
-
-def _name_of(part: Mapping[str, Any]) -> str:
-    kind: str = part["type"]
-    return str(part.get("toolName")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")
 
 
 # The secret for signatures where the settings name none.

@@ -61,7 +61,7 @@ class MemoryCounters:
         """Add to a counter that is reset after ``seconds``; return its sum, and the seconds until it is reset."""
         now = time.monotonic()
         if len(self._sums) > self._worth_cleaning:  # of people who are long gone
-            self._sums = {known: found for known, found in self._sums.items() if found[1] > now}
+            self._sums = {name: counter for name, counter in self._sums.items() if counter[1] > now}
             self._worth_cleaning = max(_MANY_COUNTERS, 2 * len(self._sums))  # not again for every further person
         total, end = self._sums.get(key, (0, 0.0))
         if end <= now:
@@ -120,15 +120,15 @@ class QuotaLimiter:
             if total >= quotas.bytes_per_day:
                 raise TooManyRequests("Your quota for today is used up.", retry_after=left)
         if quotas.concurrent_runs is not None:
-            held = await self._counters.hold(_runs_of(subject), run_id, _LONGEST_RUN)
-            if held - is_answered > quotas.concurrent_runs:
+            runs = await self._counters.hold(_runs_of(subject), run_id, _LONGEST_RUN)
+            if runs - is_answered > quotas.concurrent_runs:
                 await self.release(subject, run_id)
                 limit = quotas.concurrent_runs
                 raise TooManyRequests(f"More than {limit} messages at once. Please wait.", retry_after=_RETRY_RUNS)
 
-    async def release(self, subject: str, run_id: str, sent: int = 0) -> None:
+    async def release(self, subject: str, run_id: str, size: int = 0) -> None:
         """Note that a run has ended, or was not started, and how many bytes its answer has."""
         if self._quotas.concurrent_runs is not None:
             await release_run(self._counters, subject, run_id)
-        if self._quotas.bytes_per_day is not None and sent:
-            await self._counters.count(f"bytes:{subject}", sent, _DAY)
+        if self._quotas.bytes_per_day is not None and size:
+            await self._counters.count(f"bytes:{subject}", size, _DAY)

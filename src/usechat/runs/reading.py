@@ -4,10 +4,11 @@ A connection pulls from a :class:`Reading` and knows nothing else of runs. A rea
 (the request that started it) or replays what there is and then follows (a resumed client). Replayed frames are
 rewritten on the way: deltas are merged, or, for a client of another AI SDK release or a run that continues an earlier
 message, the whole stream is framed again (:mod:`usechat.protocol.reframing`). Only in that case are live frames
-rewritten, too; a :class:`~usechat.runs.log.Pusher` is not used then.
+rewritten, too; a :class:`~usechat.runs.log.Pusher` is not used then. A client that counts chunks gets them exactly as
+they were sent (:mod:`usechat.runs.views`).
 
 A client that falls too far behind is disconnected and can resume. Where it cannot, because the log keeps nothing, the
-run fails instead, and ``give_up`` returns the frames that tell the client so.
+run fails instead, and ``give_up`` returns the frames that tell the client so. Either is logged.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -15,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.protocol.sse import pieces_of
 from usechat.runs.log import Pusher, Reader, Wake
+from usechat.runs.views import View
 
 __all__ = ["LogReading", "Reading"]
 
@@ -25,10 +27,14 @@ Rewrite: TypeAlias = Callable[[bytes], bytes]
 _SLICE: Final = 64 * 1024
 """Bytes: a replay is returned in pieces of about this size, so that no server buffers all of it."""
 _NO_PIECES: Final[Iterator[bytes]] = iter(())
+_NO_RUN: Final = View("none")
 
 
 class Reading(Protocol):
     """One client's view of a run."""
+
+    view: View
+    """What is read, for a client that goes on at an index; one that nobody finds if that cannot be done."""
 
     async def read(self) -> bytes | Wake | None:
         """Wait for new frames and return them; a :class:`Wake` if woken for another reason; ``None`` at the end."""
@@ -47,7 +53,7 @@ class Reading(Protocol):
         ...
 
     def give_up(self) -> bytes:
-        """Drop what is unread by a client that is too slow; return its final frames, none if it can resume."""
+        """Give up a client that is too slow; return its final frames, none if it can resume."""
         ...
 
     def close(self) -> None:
@@ -58,11 +64,22 @@ class Reading(Protocol):
 class LogReading(Generic[Read]):
     """Reads a log of this process: that of a run, or of the local copy of another worker's run.
 
-    ``on_close`` is called with ``source``, the run or the copy. ``final_frames`` ends a run that cannot be resumed, and
-    returns the frames to send to a client that is too slow.
+    ``on_close`` is called with ``source``, the run or the copy. So is ``on_too_slow``, once, if the client is too slow:
+    it ends a run that cannot be resumed, and returns the frames to send to the client.
     """
 
-    __slots__ = ("_final_frames", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "_source")
+    __slots__ = (
+        "_at_end",
+        "_final_frames",
+        "_on_close",
+        "_on_too_slow",
+        "_pieces",
+        "_reader",
+        "_reframes",
+        "_rewrite",
+        "_source",
+        "view",
+    )
 
     def __init__(
         self,
@@ -70,22 +87,32 @@ class LogReading(Generic[Read]):
         source: Read,
         *,
         on_close: Callable[[Read], None],
-        final_frames: Callable[[], bytes] | None = None,
+        on_too_slow: Callable[[Read], bytes] = lambda _source: b"",
     ) -> None:
+        self.view = _NO_RUN
         self._reader = reader
         self._source = source
         self._on_close = on_close
-        self._final_frames = final_frames
-        if final_frames is not None:
-            reader.on_cut = self._give_up_unsent
+        self._on_too_slow = on_too_slow
+        self._final_frames: bytes | None = None
+        reader.on_cut = self._give_up_unsent
         self._pieces = _NO_PIECES
         self._rewrite: Rewrite | None = None
         self._reframes = False
+        self._at_end: Callable[[], bytes] | None = None
 
-    def rewrite(self, rewrite: Rewrite, *, live: bool) -> None:
-        """Pass the replay through ``rewrite``, and if ``live`` everything that follows, too."""
+    def so_far(self) -> Iterator[bytes]:
+        """Go through the replay, and return to its start."""
+        return self._reader.so_far()
+
+    def rewrite(self, rewrite: Rewrite, *, live: bool, at_end: Callable[[], bytes] | None = None) -> None:
+        """Pass the replay through ``rewrite``, and if ``live`` everything that follows, too.
+
+        What ``at_end`` returns is read behind everything else.
+        """
         self._rewrite = rewrite
         self._reframes = live
+        self._at_end = at_end
 
     def read(self) -> Coroutine[Any, Any, bytes | Wake | None]:
         """Wait for new frames and return them; a :class:`Wake` if woken for another reason; ``None`` at the end."""
@@ -103,6 +130,9 @@ class LogReading(Generic[Read]):
                 if not self._reframes:
                     self._rewrite = None
                     return new
+                if new is None and self._at_end is not None:
+                    new, self._at_end = self._at_end(), None
+                    return new or None
                 if not isinstance(new, bytes):
                     return new
                 frames = new
@@ -122,17 +152,17 @@ class LogReading(Generic[Read]):
         self._reader.on_cut = interrupt
 
     def give_up(self) -> bytes:
-        """Drop what is unread by a client that is too slow; return its final frames, none if it can resume."""
+        """Give up a client that is too slow; return its final frames, none if it can resume."""
         if self._final_frames is None:
-            return b""
-        self._reader.skip()
-        return self._final_frames()
+            self._final_frames = self._on_too_slow(self._source)
+            if self._final_frames:
+                self._reader.skip()
+        return self._final_frames
 
     def _give_up_unsent(self, why: Wake) -> None:
         """Give up before a connection has begun to send: the backlog is dropped now, not when sending begins."""
         if why is Wake.TOO_SLOW:
-            frames = self.give_up()
-            self._final_frames = lambda: frames
+            self.give_up()
 
     def close(self) -> None:
         """Stop reading."""

@@ -151,14 +151,14 @@ def failure_after(
     frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str, *, event_names: bool = False
 ) -> bytes:
     """Return the frames that end a run whose stream was cut after ``frames``: close everything open, then an error."""
-    found = ChunkDecoder().receive(frames)
+    chunks = ChunkDecoder.of_own_frames().receive(frames)
     # The blocks keep the ids that clients have seen.
-    ids = iter([chunk.id for chunk in found if isinstance(chunk, TextStartChunk | ReasoningStartChunk)])
+    ids = iter([chunk.id for chunk in chunks if isinstance(chunk, TextStartChunk | ReasoningStartChunk)])
     stream = FrameStream(
         MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continued, new_id=ids.__next__),
         event_names=event_names,
     )
-    for chunk in found:
+    for chunk in chunks:
         for part in parts_from_chunk(chunk):
             stream.send(part)
     return stream.fail(text)

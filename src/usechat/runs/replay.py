@@ -3,13 +3,16 @@
 The newest frames are in memory. Once they exceed a limit they are written to a temporary file, which has no name and
 vanishes with the run: a very long answer costs disk, not memory. Positions go through both, so readers notice nothing.
 If the file cannot be written (the disk is full), the frames stay in memory, and one line in the log says so.
+
+The compact form has one delta where many were sent. Where they met is kept, too (:class:`~usechat.protocol.sse.Cuts`),
+always in memory: about a byte for each. So a client that counts chunks can be served exactly those that were sent.
 """
 
 import logging
 import tempfile
 from typing import IO, Final
 
-from usechat.protocol.sse import ShortenedFrames, end_of_first_frame, end_of_last_frame
+from usechat.protocol.sse import Cuts, ShortenedFrames, end_of_first_frame, end_of_last_frame
 
 __all__ = ["IN_MEMORY", "Replay"]
 
@@ -35,6 +38,16 @@ class Replay:
     def __bytes__(self) -> bytes:
         return self._read_file(0, self._in_file) + bytes(self._recent)
 
+    @property
+    def cuts(self) -> Cuts:
+        """Where deltas were merged."""
+        return self._recent.cuts
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, in memory and in the file."""
+        return self._in_file + len(self._recent) + len(self.cuts)
+
     def add(self, frames: bytes) -> None:
         """Add whole frames."""
         self._recent.add(frames)
@@ -45,12 +58,12 @@ class Replay:
         """Return whole frames from a place on: at most ``size`` bytes, but at least one frame if there is any."""
         if place >= self._in_file:
             return self._recent.read(place - self._in_file, size)
-        found = self._read_file(place, size)
-        end = end_of_last_frame(found)
+        frames = self._read_file(place, size)
+        end = end_of_last_frame(frames)
         while not end:  # one frame that is larger than `size`
-            found += self._read_file(place + len(found), _AT_ONCE)
-            end = end_of_first_frame(found)
-        return found[:end]
+            frames += self._read_file(place + len(frames), _AT_ONCE)
+            end = end_of_first_frame(frames)
+        return frames[:end]
 
     def _write_file(self) -> None:
         try:
@@ -64,7 +77,7 @@ class Replay:
             self._in_memory *= 2
         else:
             self._in_file += len(self._recent)
-            self._recent = ShortenedFrames()
+            self._recent = ShortenedFrames(self._in_file, self.cuts)
 
     def _read_file(self, place: int, size: int) -> bytes:
         if self._file is None:

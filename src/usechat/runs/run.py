@@ -1,9 +1,11 @@
 """One run: the task that owns an assistant turn from start to end.
 
-**The idea.** One asyncio task drives the source, from its first event to its last. The source sends parts through its
-:class:`~usechat.turn.TurnContext`; the run turns each into frames and appends them to its log. Connections never touch
-user code: they read the log. So agent frameworks see one task and one context, whatever clients do, and a client that
-disconnects does not end the run.
+**The idea.** One asyncio task drives the source, from its first event to its last
+(:class:`~usechat.pauses.waiting.WaitingTask`). The source sends parts through its :class:`~usechat.turn.TurnContext`;
+the run turns each into frames and appends them to its log. Connections never touch user code: they read the log. So
+agent frameworks see one task and one context, independent of clients, and a client that disconnects does not end the
+run. A task whose code asks the page leaves its run, which ends as ``waiting``; the run that brings the answer owns it
+from then on (:mod:`usechat.pauses`).
 
 **The states.** A run is ``running`` until it ends, exactly once, in one of these:
 
@@ -25,33 +27,41 @@ is left behind: the stream ends without it, and a warning names the run. ``fail`
 **Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
 sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
 encoded, a fixed one is written. The same holds for every other ``BaseException`` (``sys.exit()`` in a tool, a panic of
-a Rust extension): an agent does not end the server. asyncio ends its loop when *any* task raises ``SystemExit`` or
-``KeyboardInterrupt``, so tasks that an agent starts (``asyncio.gather``, ``TaskGroup``) raise ``TaskExited`` instead.
+a Rust extension): an agent does not end the server (:mod:`usechat.runs.containment`).
+
+**Commits.** Where a recorder stores the answer, a complete tool call is stored before its tool can start, and its
+outcome when it arrives. ``write`` asks for a pause behind these parts, and the pause waits until the recorder has
+stored them. A recorder that has lost the chat ends the run there, before the tool starts.
+
+**Slow readers.** Where the log is kept, a run never waits: a reader that is too slow is disconnected, and resumes.
+Where it is not, the source is held back while the log is full, when it pauses (``TurnContext.pause``). A reader that
+takes nothing for as long as an agent may be idle ends the run.
 
 **Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
 """
 
 import asyncio
-import contextvars
 import enum
 import functools
 import hashlib
-import inspect
 import logging
-import secrets
-import types
-from collections.abc import Callable, Coroutine, Generator, Mapping, Set
-from typing import Any, Final, get_args
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Final, NamedTuple, Protocol, get_args
 
 import msgspec
 
-from usechat.errors import PublicError, TaskExited, UsechatError
+from usechat.errors import UsechatError
+from usechat.pauses.states import PausedStates
+from usechat.pauses.tasks import WaitingTasks
+from usechat.pauses.waiting import WaitingTask
 from usechat.protocol import chunks, parts
 from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
 from usechat.protocol.values import json_object, json_text
+from usechat.runs.containment import of_an_agent
+from usechat.runs.error_texts import error_text
 from usechat.runs.log import Log
 from usechat.runs.open_calls import (
     NOTHING_PENDING,
@@ -61,18 +71,17 @@ from usechat.runs.open_calls import (
     pending_in,
     pending_metadata,
 )
+from usechat.runs.settings import Settings
 from usechat.runs.timers import timer_for
-from usechat.sources import Source
-from usechat.threads import contained
-from usechat.turn import TurnContext
+from usechat.sources import Source, must_commit
+from usechat.turn import Steps, TurnContext
 
 __all__ = [
+    "PreparedRun",
     "Run",
     "RunInfo",
+    "RunRecorder",
     "RunState",
-    "Timeouts",
-    "contain_exits",
-    "describe_with",
     "log_native_approval",
     "message_digest",
 ]
@@ -84,6 +93,7 @@ TOO_LONG: Final = "The answer took too long and was stopped."
 TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
+CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 _HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Start, parts.Finish})
 """The parts that a run looks at before it passes them on."""
@@ -116,7 +126,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     ``given_calls`` are the calls whose outputs its request brought; empty after a successful end. Approvals are not
     among them: an approval counts once, because the tool may have run. ``user_message_id`` and ``user_message_digest``
     (a hash of its content) identify the message that is answered; both are empty for a run that answers none, or
-    answers it again. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
+    answers it again. For a run that continues an answer only the hash is set: that of the answer as the request brought
+    it. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
 
     >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
     >>> info.chat_id, info.state.value, info.answerable
@@ -145,6 +156,11 @@ class RunInfo(msgspec.Struct, frozen=True):
         """Return whether both runs answer the same user message, with the same content."""
         return self.answers_same_id(other) and self.user_message_digest == other.user_message_digest
 
+    def continues_same_answer(self, other: "RunInfo") -> bool:
+        """Return whether both runs continue the same answer, with the same outputs and approvals in it."""
+        are_continuations = not self.user_message_id and not other.user_message_id and bool(self.user_message_digest)
+        return are_continuations and self.user_message_digest == other.user_message_digest
+
     def is_same_turn(self, other: "RunInfo") -> bool:
         """Return whether both are runs of one turn: the same run, or one restarts the other."""
         return (self.origin or self.run_id) == (other.origin or other.run_id)
@@ -163,36 +179,58 @@ def message_digest(message: Mapping[str, Any]) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Timeouts(msgspec.Struct, frozen=True):
-    """Limit how long an agent may take, in seconds; ``None`` means no limit.
-
-    ``first_event`` runs from the start of the run to the first part, ``idle`` between two parts, and ``total`` from the
-    start of the run to its end. ``stop`` is what a cancelled agent may take to clean up; after that the stream ends
-    without it. An agent that exceeds a limit is cancelled, and the answer ends with an error that says so.
-
-    >>> Timeouts(first_event=30, total=600)
-    Timeouts(first_event=30, idle=120, total=600, stop=5)
-    """
-
-    first_event: float | None = 120
-    idle: float | None = 120
-    total: float | None = None
-    stop: float = 5
+class RunRecorder(Protocol):
+    """Records what a run says, such as in a chat store."""
 
     @property
-    def shortest(self) -> float | None:
-        """The shortest of the limits on a running agent."""
-        limits = (self.first_event, self.idle, self.total)
-        return min((limit for limit in limits if limit is not None), default=None)
+    def states(self) -> PausedStates | None:
+        """What keeps the states of paused agents unless workers share the run store; ``None`` if the run store does."""
+        ...
+
+    @property
+    def steps(self) -> Steps | None:
+        """What stores the steps of an agent function; ``None`` if they are called without."""
+        ...
+
+    def start(self, fail: Callable[[str], object]) -> None:
+        """Begin to record; ``fail`` ends the run at once with an error of this text."""
+        ...
+
+    def receive(self, frames: bytes) -> None:
+        """Take frames that readers see. Must neither wait nor raise."""
+        ...
+
+    async def commit(self) -> None:
+        """Store what was received before the source goes on. Raises a ``PublicError`` if the run must end instead."""
+        ...
+
+    async def finish(self, info: RunInfo) -> None:
+        """Record the end of the run. Readers see the end when this returns."""
+        ...
+
+
+class PreparedRun(NamedTuple):
+    """A run that may start: what it is, its turn, the message that it continues, and what records it.
+
+    A run that is queued for an agent process is recorded there: ``recording`` is what that process needs.
+    ``taken_ids`` are those of the chat's other messages.
+    """
+
+    info: RunInfo
+    context: TurnContext
+    continues: Mapping[str, Any] | None = None
+    recorder: RunRecorder | None = None
+    recording: Mapping[str, Any] | None = None
+    taken_ids: Set[str] = frozenset()
 
 
 class Run:
     """Drives a source in one task and writes its frames to the log. It ends exactly once.
 
-    ``describe`` turns an exception into the text of the ``error`` chunk. ``chat_secret`` is the chat's own secret:
-    it signs approval requests, and calls that wait for the page. ``on_end`` is called once, after the last frame was
-    appended; it ends the log when the store has recorded the end. A source cannot give the message one of the
-    ``taken_ids``, which other messages of the chat have.
+    ``chat_secret`` is the chat's own secret: it signs approval requests, and calls that wait for the page. ``on_end``
+    is called once, after the last frame was appended; it ends the log when the store has recorded the end. A source
+    cannot give the message one of the ``taken_ids``, which other messages of the chat have. ``waiting_tasks`` has the
+    tasks that wait for answers, which the run may bring.
     """
 
     # With a thousand runs the objects of each delta are not in the processor's caches: few of them, no __dict__.
@@ -200,61 +238,71 @@ class Run:
         "_began",
         "_chat_secret",
         "_context",
-        "_describe",
-        "_entered",
         "_frames",
         "_grace",
+        "_is_left",
         "_last_part",
+        "_leaving",
         "_loop",
         "_maximum_bytes",
+        "_must_commit",
         "_on_end",
+        "_on_error",
+        "_on_failure",
         "_ordered",
+        "_recorder",
         "_sent_part",
         "_stream",
+        "_taken",
         "_taken_ids",
         "_task",
         "_timeouts",
         "_timer",
+        "_waiting_tasks",
         "info",
         "log",
     )
 
     def __init__(
         self,
-        info: RunInfo,
-        context: TurnContext,
-        stream: MessageStream,
+        prepared: PreparedRun,
         log: Log,
+        settings: Settings,
         *,
-        timeouts: Timeouts,
-        describe: Callable[[BaseException, RunInfo], str],
         on_end: Callable[["Run"], None],
-        maximum_bytes: int = 64 * 1024 * 1024,
+        on_failure: Callable[[RunInfo, BaseException, str], None] = lambda *_failure: None,
         chat_secret: str | None = None,
-        event_names: bool = False,
-        taken_ids: Set[str] = frozenset(),
+        waiting_tasks: WaitingTasks | None = None,
     ) -> None:
-        self.info = info
+        self.info = info = prepared.info
         self.log = log
-        self._context = context
-        self._stream = stream
-        self._frames = FrameStream(stream, event_names=event_names)
-        self._timeouts = timeouts
-        self._describe = describe
+        self._context = prepared.context
+        self._recorder = prepared.recorder
+        self._must_commit = False
+        self._stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=prepared.continues)
+        self._frames = FrameStream(self._stream, event_names=settings.event_names)
+        self._timeouts = timeouts = settings.timeouts
+        self._on_error = settings.on_error
         self._on_end = on_end
-        self._maximum_bytes = maximum_bytes
+        self._on_failure = on_failure
+        self._maximum_bytes = settings.maximum_run_bytes
         self._chat_secret = chat_secret
-        self._taken_ids = taken_ids
+        self._taken_ids = prepared.taken_ids
         self._loop = asyncio.get_running_loop()
-        self._entered = False
         self._sent_part = False  # since the last tick
+        self._taken = 0  # what readers had taken at the last tick
         self._last_part: float | None = None  # the time of the last tick before which a part was sent
         self._began = self._loop.time()
         self._timer = timer_for(limit) if (limit := timeouts.shortest) is not None else None
         self._grace: asyncio.TimerHandle | None = None
         self._ordered: parts.Error | parts.Abort | None = None
-        self._task: asyncio.Task[None] | None = None
-        context.connect(self.write)
+        self._waiting_tasks = waiting_tasks or WaitingTasks()
+        self._task: WaitingTask | None = None
+        self._is_left = False  # by its task
+        self._leaving: asyncio.Future[None] | None = None
+        self._context.connect(self.write)
+        self._context.run_id = info.origin or info.run_id
+        self._context.pause = self._pause
 
     @property
     def seconds(self) -> float:
@@ -262,16 +310,22 @@ class Run:
         return self._loop.time() - self._began
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request that the run answers."""
+        return self._context.turn.headers
+
+    @property
     def message_id(self) -> str:
         """The id of the message; a source may have replaced the planned one."""
         return str(self._stream.message_id)
 
     def start(self, source: Source) -> None:
-        """Start the task. From here on every failure ends in the stream."""
+        """Start the task, or continue the one that waits for the turn's answers. Every failure ends in the stream."""
         if self._timer is not None:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
-        contain_exits(self._loop)
-        self._task = self._loop.create_task(self._own(source), name="usechat run")
+        buffer = None if self.log.coalesces else self.log  # one that coalesces frames is flushed by its timer
+        with of_an_agent():
+            self._task = self._waiting_tasks.begin(source, self._context, self, buffer)
 
     def write(self, part: parts.Part) -> bool:
         """Write a part to the log; dropped once the run has ended. Returns whether to yield to the event loop."""
@@ -285,7 +339,7 @@ class Run:
             self._loop.call_soon(self._outgrow)
         if crowded:
             log.flush()
-        return crowded
+        return crowded or self._must_commit
 
     def stop(self, reason: str | None = None) -> None:
         """Cancel the source. The stream ends when the source has ended, at the latest after ``Timeouts.stop``."""
@@ -301,14 +355,17 @@ class Run:
         return frames
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the task has ended, at most ``seconds``; by default as long as a stop may take."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=self._timeouts.stop if seconds is None else seconds)
+        """Wait until the task has ended or paused, at most ``seconds``; by default as long as a stop may take."""
+        if self._task is None or self._is_left:
+            return
+        if self._leaving is None:
+            self._leaving = self._loop.create_future()
+        await asyncio.wait([self._leaving], timeout=self._timeouts.stop if seconds is None else seconds)
 
     def tick(self, now: float) -> None:
-        """Cancel the source if it has exceeded a time limit."""
-        if self._sent_part:
-            self._sent_part, self._last_part = False, now
+        """Cancel the source if it has exceeded a time limit; one that is held back is not silent."""
+        if self._sent_part or (self.log.is_full and self._taken != self.log.taken):
+            self._sent_part, self._last_part, self._taken = False, now, self.log.taken
         limits = self._timeouts
         if self._last_part is None:
             since, limit = self._began, limits.first_event
@@ -317,30 +374,44 @@ class Run:
         if limits.total is not None and now >= self._began + limits.total:
             self._order(parts.Error(TOO_LONG))
         elif limit is not None and now >= since + limit:
-            self._order(parts.Error(SILENT))
+            self._order(parts.Error(CANNOT_FOLLOW if self.log.is_full else SILENT))
 
-    async def _own(self, source: Source) -> None:
+    async def _pause(self) -> None:
+        if self._must_commit and self._recorder is not None:
+            self._must_commit = False
+            self.log.flush()  # the recorder takes what readers see
+            await self._recorder.commit()
+        else:
+            await asyncio.sleep(0)
+        await self.log.room()
+
+    def task_paused(self) -> None:
+        """End the stream: the task waits for the page's answers."""
+        self._end(self._ordered or parts.Finish())
+        self._leave()
+
+    def task_ended(self, error: BaseException | None) -> None:
+        """End the stream as the source has ended. The first ending that was asked for wins."""
         ending: parts.Finish | parts.Error | parts.Abort
-        self._entered = True
-        _of_an_agent.set(True)  # the context is this task's own
-        try:
-            self._context.enter()
-            await _flushing_at_pauses(source.drive(self._context), self.log)
+        if error is None:
             ending = self._ordered or parts.Finish()
-        except asyncio.CancelledError as error:
-            self._context.stop()  # of a loop that is closed: a thread must hear of it, too
+        elif isinstance(error, asyncio.CancelledError):
             ending = self._ordered or self._uncalled_for(error)
-        except BaseException as error:  # user code may raise anything, SystemExit too: the stream ends well-formed
-            if isinstance(error, GeneratorExit) and not self._loop.is_running():
-                raise  # not the agent's: the loop is gone, and this coroutine is closed
-            ending = self._ordered or parts.Error(self._describe(error, self.info))
+        else:
+            ending = self._ordered or parts.Error(self._text_of(error))
         self._end(ending)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_left = True
+        if self._leaving is not None and not self._leaving.done():
+            self._leaving.set_result(None)
 
     def _uncalled_for(self, error: asyncio.CancelledError) -> parts.Error | parts.Abort:
         """Return the ending of a run that nobody stopped: its task was cancelled, or one that the agent awaited."""
         task = asyncio.current_task()
         is_cancelled = task is not None and task.cancelling() > 0
-        return parts.Abort() if is_cancelled else parts.Error(self._describe(error, self.info))
+        return parts.Abort() if is_cancelled else parts.Error(self._text_of(error))
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
         # A source that continues after its own Finish can still be stopped.
@@ -349,14 +420,15 @@ class Run:
         self._ordered = ending
         self._context.stop()
         self._task.cancel()
-        if not self._entered:
-            # A task that is cancelled before its first step never runs.
-            self._loop.call_soon(self._end, ending)
         self._grace = self._loop.call_later(self._timeouts.stop, self._give_up, ending)
 
     def _outgrow(self) -> None:
         if self._ordered is None:
             self.fail(TOO_MUCH)
+
+    def _text_of(self, error: BaseException) -> str:
+        on_failure = functools.partial(self._on_failure, self.info)
+        return error_text(error, self._on_error, on_failure, run_id=self.info.run_id, chat_id=self.info.chat_id)
 
     def _give_up(self, ending: parts.Error | parts.Abort) -> None:
         _logger.warning(
@@ -377,9 +449,9 @@ class Run:
             return
         if frames := self._last_frames(ending):
             self.log.append(frames)
-        state, found, given = self._outcome(), self.info.open_calls, self.info.given_calls
+        state, open_calls, given_calls = self._outcome(), self.info.open_calls, self.info.given_calls
         if state not in (RunState.FAILED, RunState.STOPPED):
-            found = given = ()
+            open_calls = given_calls = ()
         left = self._open_calls()
         ids = {call.tool_call_id for call in left}
         self.info = msgspec.structs.replace(
@@ -387,8 +459,8 @@ class Run:
             message_id=self.message_id,
             state=state,
             # A page that has not seen this end may still answer the calls that were open before.
-            open_calls=(*left, *(call for call in found if call.tool_call_id not in ids)),
-            given_calls=given,
+            open_calls=(*left, *(call for call in open_calls if call.tool_call_id not in ids)),
+            given_calls=given_calls,
         )
         self.log.flush()
         self._context.disconnect(self.write)
@@ -397,7 +469,7 @@ class Run:
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
         try:
             return self._handle(ending)
-        except UsechatError:  # such as an error text that is none: the run ends all the same
+        except UsechatError:  # such as an invalid error text: the run must end anyway
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
             last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
@@ -413,25 +485,29 @@ class Run:
 
     def _open_calls(self) -> tuple[OpenCall, ...]:
         """Return the calls that the client must answer now."""
-        waiting = [(call, self._as_made(call)) for call in self._stream.waiting_calls]
+        waiting = [(call, self._open_call(call)) for call in self._stream.waiting_calls]
         return tuple(
-            msgspec.structs.replace(made, approval_id=call.approval_id) if call.asked else made
-            for call, made in waiting
-            if made is not None
+            msgspec.structs.replace(open_call, approval_id=call.approval_id) if call.was_requested else open_call
+            for call, open_call in waiting
+            if open_call is not None
         )
 
-    def _as_made(self, call: Call) -> OpenCall | None:
+    def _open_call(self, call: Call) -> OpenCall | None:
         """Return a call with the tool and input it was made with; None if only the client says that it was made.
 
         An approval that the client answered was compared with the call that was made, so its call is known.
         """
         is_answered = any(answer.tool_call_id == call.wire_id for answer in self._context.turn.approvals)
         if call.restored and call.approved is None and not is_answered:
-            return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
+            return next(
+                (open_call for open_call in self.info.open_calls if open_call.tool_call_id == call.wire_id), None
+            )
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
     def _handle(self, part: parts.Part) -> bytes:
         """Return the frames of a part: a good ending and an approval request are signed, outcomes close open calls."""
+        if self._recorder is not None and must_commit(part):
+            self._must_commit = True
         match part:
             case parts.Finish():
                 return self._finish(part)
@@ -452,7 +528,7 @@ class Run:
         if self._stream.ending is not None:
             return b""
         settled = self._frames.settle()
-        if self.info.sdk == "any" and any(call.asked for call in self._stream.waiting_calls):
+        if self.info.sdk == "any" and any(call.was_requested for call in self._stream.waiting_calls):
             log_native_approval()
         pending = self._pending()
         if pending:
@@ -466,11 +542,11 @@ class Run:
         call = self._stream.call_meant_by(part.tool_call_id)
         if call is None or call.settled or self._chat_secret is None or part.signature is not None:
             return part
-        made = self._as_made(call)
-        if made is None:
+        open_call = self._open_call(call)
+        if open_call is None:
             return part
-        asked = msgspec.structs.replace(made, approval_id=part.approval_id)
-        return msgspec.structs.replace(part, signature=approval_signature(self._chat_secret, asked))
+        open_call = msgspec.structs.replace(open_call, approval_id=part.approval_id)
+        return msgspec.structs.replace(part, signature=approval_signature(self._chat_secret, open_call))
 
     def _pending(self) -> Mapping[str, Any]:
         """Return metadata that signs the calls which wait for the page.
@@ -490,138 +566,9 @@ class Run:
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}
 
 
-_of_an_agent: contextvars.ContextVar[bool] = contextvars.ContextVar("usechat_of_an_agent", default=False)
-"""Whether this code is an agent's: the task of a run, and every task that it starts."""
-
-
-class _TaskFactory:
-    """Make tasks as before, except that the tasks of agents cannot end the event loop."""
-
-    def __init__(self, earlier: Callable[..., asyncio.Future[Any]] | None) -> None:
-        self._earlier = earlier or _new_task
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
-        context = options.get("context")
-        of_an_agent = _of_an_agent.get() if context is None else context.get(_of_an_agent, False)
-        if of_an_agent and inspect.iscoroutine(coroutine):
-            coroutine = _Contained(coroutine)
-        return self._earlier(loop, coroutine, **options)
-
-
-def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
-    return asyncio.Task(coroutine, loop=loop, **options)
-
-
-class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that raises ``TaskExited`` instead of what would end the event loop; in all else the one it is given.
-
-    No ``async def`` around it, because others look at a task's coroutine: debuggers, and :mod:`usechat.genkit.local`.
-    """
-
-    __slots__ = ("_coroutine",)
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._coroutine = coroutine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._coroutine, name)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._coroutine.__await__()
-
-    def send(self, value: Any) -> Any:
-        try:
-            return self._coroutine.send(value)
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise _exited(error) from error
-
-    def throw(self, *error: Any) -> Any:
-        try:
-            return self._coroutine.throw(*error)
-        except (SystemExit, KeyboardInterrupt) as raised:
-            raise _exited(raised) from raised
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-
-def _exited(error: BaseException) -> TaskExited:
-    return TaskExited(f"a task of the agent raised {error!r}")
-
-
-def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
-    """Let no task that an agent starts on this loop end the loop by ``SystemExit`` or ``KeyboardInterrupt``."""
-    earlier: Any = loop.get_task_factory()
-    if not isinstance(earlier, _TaskFactory):
-        loop.set_task_factory(_TaskFactory(earlier))
-
-
 @functools.cache
 def log_native_approval() -> None:
     """Log once per process that streams for ``any`` have approvals, which AI SDK 5 does not know."""
     _logger.info(
         "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
     )
-
-
-@types.coroutine
-def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generator[Any, Any, None]:
-    """Drive a source in the calling task, and flush the log whenever the source waits for something.
-
-    A callback would flush one iteration of the event loop later, which is long with many streams. A log that coalesces
-    frames is flushed by its timer instead.
-    """
-    error: BaseException | None = None
-    holds = not log.coalesces
-    try:
-        while True:
-            log.held = holds
-            waiting = driving.send(None) if error is None else driving.throw(error)
-            error = None
-            try:
-                if holds:
-                    log.held = False
-                    log.flush()
-                yield waiting
-            except BaseException as raised:  # such as a cancellation: pass it to the source
-                error = raised
-    except StopIteration:
-        return
-    finally:
-        error = None  # its traceback refers to this frame
-        log.release()
-
-
-# The text of a failure: what the page shows, and what the server's log holds.
-
-_server_logger: Final = logging.getLogger("usechat.server")
-
-
-def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[BaseException, RunInfo], str]:
-    """Return a function that turns an exception into the text of the ``error`` chunk, and logs it with a reference.
-
-    A :class:`~usechat.errors.PublicError` keeps its text. Otherwise ``on_error`` makes the text; without it, or if it
-    fails, the text holds the reference alone.
-    """
-
-    def describe(error: BaseException, run: RunInfo) -> str:
-        if isinstance(error, PublicError):
-            return str(error)
-        reference = secrets.token_hex(4)
-        _server_logger.error(
-            "run %s of chat %s failed; reference %s",
-            run.run_id,
-            run.chat_id,
-            reference,
-            exc_info=error,
-            extra={"chat_id": run.chat_id, "run_id": run.run_id, "reference": reference},
-        )
-        try:
-            if on_error is not None and isinstance(error, Exception):
-                with contained():
-                    return on_error(error)
-        except Exception:  # it is user code, too
-            _server_logger.exception("on_error raised, so the page gets the default text; reference %s", reference)
-        return f"An error occurred. Reference: {reference}"
-
-    return describe

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from usechat.paused_states import PausedStates
+from usechat.pauses.states import PausedStates
 from usechat.runs.run import RunInfo
 
 __all__ = ["LOST", "RunStore"]
@@ -34,6 +34,11 @@ class RunStore(PausedStates, Protocol):
     @property
     def is_concurrent(self) -> bool:
         """Whether several runs of one chat may be running at the same time."""
+        ...
+
+    @property
+    def remember(self) -> float:
+        """Seconds that an ended run is known."""
         ...
 
     async def claim(

@@ -5,13 +5,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Self
 
+import msgspec
+
 from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, RunState, Timeouts, describe_with, message_digest
+from usechat.runs.run import PreparedRun, RunInfo, RunState, message_digest
+from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
 from usechat.sources import Source
 from usechat.turn import TurnContext
@@ -22,7 +25,7 @@ __all__ = ["RunChatTransport"]
 class RunChatTransport:
     """Answers with runs of a source, so that a stream whose reader was lost can be read again from its start.
 
-    ``sdk`` is the AI SDK release that the chunks are encoded for.
+    ``settings.sdk`` is the AI SDK release that the chunks are encoded for. A run continues without a reader.
     """
 
     def __init__(
@@ -30,19 +33,12 @@ class RunChatTransport:
         source: Source,
         *,
         runs: RunStore | None = None,
-        sdk: str = "any",
-        timeouts: Timeouts | None = None,
-        on_error: Callable[[Exception], str] | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self._source = source
-        self._sdk = sdk
-        self._manager = RunManager(
-            runs or MemoryRuns(),
-            timeouts=timeouts or Timeouts(),
-            unread_timeout=None,
-            conflict="reject",
-            describe=describe_with(on_error),
-        )
+        settings = settings or Settings()
+        self._sdk = settings.sdk
+        self._manager = RunManager(runs or MemoryRuns(), msgspec.structs.replace(settings, disconnect="continue"))
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Start a run and return its chunks. Closing the iterator stops the source before ``aclose`` returns."""
@@ -58,7 +54,7 @@ class RunChatTransport:
         )
         # The caller is trusted, as a page that calls the AI SDK's transports is: its tool outputs and approvals are
         # taken as they are. A server has checked those of its clients before, and put what is valid into the request.
-        reading = await self._manager.start(info, self._source, TurnContext(request), continues=continues)
+        reading = await self._manager.start(info, self._source, PreparedRun(info, TurnContext(request), continues))
         return _Chunks(reading, lambda: self._manager.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
@@ -76,22 +72,22 @@ class _Chunks:
     def __init__(self, reading: Reading, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._reading = reading
         self._on_close = on_close
-        self._decoder = ChunkDecoder()
-        self._found: deque[Chunk] = deque()
+        self._decoder = ChunkDecoder.of_own_frames()
+        self._chunks: deque[Chunk] = deque()
         self._closed = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Chunk:
-        while not self._found:
+        while not self._chunks:
             if self._closed:
                 raise StopAsyncIteration
             await self._read()
-        return self._found.popleft()
+        return self._chunks.popleft()
 
     async def aclose(self) -> None:
-        self._found.clear()
+        self._chunks.clear()
         if not self._closed:
             self._close()
             await self._on_close()
@@ -103,7 +99,7 @@ class _Chunks:
             await self.aclose()
             raise
         if isinstance(frames, bytes):
-            self._found.extend(self._decoder.receive(frames))
+            self._chunks.extend(self._decoder.receive(frames))
         else:
             self._close()
 

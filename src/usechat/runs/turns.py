@@ -9,7 +9,7 @@ The one implementation is :class:`~usechat.runs.redis.turns.RedisTurns`.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -20,7 +20,11 @@ from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo
 from usechat.turn import Identity, Turn
 
-__all__ = ["Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
+__all__ = ["FORWARDED_HEADERS", "Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
+
+
+FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-request-id")
+"""The request headers that agents in other processes see by default: none that may hold a credential."""
 
 
 class QueuedTurn(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the turn as JSON. What is not JSON in claims and path parameters is converted (``docs/values.md``)."""
-        asked = turn_fields(
+        turn = turn_fields(
             self.request,
             identity=self.identity,
             headers=self.headers,
@@ -52,7 +56,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
         )
         fields = {
             "info": msgspec.to_builtins(self.info),
-            **asked,
+            **turn,
             "secret": self.secret,
             "quotas": msgspec.to_builtins(self.quotas),
             "recording": self.recording,

@@ -20,9 +20,9 @@ from usechat.runs.redis.scripts import TAGS, Keys
 
 @pytest.fixture
 async def client(own_server: RedisServer) -> AsyncIterator[RedisClient]:
-    made = RedisClient(own_server.url, reply_seconds=0.5)
-    yield made
-    await made.close()
+    redis_client = RedisClient(own_server.url, reply_seconds=0.5)
+    yield redis_client
+    await redis_client.close()
 
 
 async def test_a_socket_of_this_machine_is_named_by_its_path(tmp_path: Path) -> None:

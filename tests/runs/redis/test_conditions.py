@@ -16,6 +16,8 @@ from usechat.runs.redis.store import RedisRuns
 from usechat.server import ChatApp
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.unit
+
 SENTENCE = "The run store cannot be reached."
 ANSWERED_WITHIN = 5.0
 
@@ -82,13 +84,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
         yield running
 
 
-async def answer(turn: Turn) -> AsyncIterator[str]:
+async def agent(turn: Turn) -> AsyncIterator[str]:
     yield turn.text
 
 
 async def ask_everything(url: str) -> list[tuple[int, str]]:
     """Return how a service answers each request whose answer depends on the store."""
-    app = ChatApp(answer, runs=RedisRuns(url))
+    app = ChatApp(agent, runs=RedisRuns(url))
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
         answers = await asyncio.gather(
@@ -142,8 +144,8 @@ async def test_a_redis_that_can_be_read_and_accepts_no_writes_is_not_ready(
     server: RedisServer, condition: Condition, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ExitStack() as stack:
-        ready, sent, *_read = await ask_everything(condition(server, stack))
-    assert (ready, sent) == ((503, SENTENCE), (503, SENTENCE))
+        ready, posting, *_read = await ask_everything(condition(server, stack))
+    assert (ready, posting) == ((503, SENTENCE), (503, SENTENCE))
     messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(messages) == 1, messages
     assert f"cannot be used: {line}" in messages[0]

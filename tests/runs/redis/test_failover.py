@@ -11,6 +11,7 @@ from tests.redis_deployments import RedisCluster, WatchedRedis, redis_cluster, r
 from tests.redis_server import PATIENCE
 from tests.runs.redis_stores import LEASE, SHORT, StoreEvents, until
 from usechat.errors import RunLost, StoreUnreachable
+from usechat.runs.redis.listener import GIVE_UP
 from usechat.runs.redis.scripts import Keys
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState
@@ -52,11 +53,11 @@ async def pair(deployment: RedisCluster | WatchedRedis, request: pytest.FixtureR
     await stores.close()
 
 
-async def read(store: RedisRuns, run: RunInfo, seen: list[bytes]) -> bool:
+async def read(store: RedisRuns, run: RunInfo, pieces: list[bytes]) -> bool:
     """Collect what a reader gets; return whether it is complete."""
     try:
         async for frames in store.read(run):
-            seen.append(frames)  # noqa: PERF401 (what came before the loss counts)
+            pieces.append(frames)  # noqa: PERF401 (what came before the loss counts)
     except RunLost:
         return False
     return True
@@ -66,14 +67,17 @@ async def test_after_a_failover_readers_go_on_or_see_that_the_run_is_lost(
     deployment: RedisCluster | WatchedRedis, pair: Pair, run: RunInfo
 ) -> None:
     await pair.owner.claim(run)
-    seen: list[bytes] = []
-    reader = asyncio.ensure_future(read(pair.other, run, seen))
+    pieces: list[bytes] = []
+    reader = asyncio.ensure_future(read(pair.other, run, pieces))
     words = [b"%d " % number for number in range(200)]
-    failing = None
+    time = asyncio.get_running_loop().time
+    ends: list[float] = []
+    reader.add_done_callback(lambda _: ends.append(time()))
+    failing, failed = None, 0.0
     for number, word in enumerate(words):
         if number == 50:
-            await until(lambda: seen, "the reader reads")
-            failing = asyncio.ensure_future(asyncio.to_thread(deployment.fail_over))
+            await until(lambda: pieces, "the reader reads")
+            failing, failed = asyncio.ensure_future(asyncio.to_thread(deployment.fail_over)), time()
         pair.owner.append("r1", word)
         await asyncio.sleep(0.02)
     assert failing is not None
@@ -81,7 +85,7 @@ async def test_after_a_failover_readers_go_on_or_see_that_the_run_is_lost(
     async with asyncio.timeout(PATIENCE):
         recorded = await pair.owner.end(msgspec.structs.replace(run, state=RunState.FINISHED))
         complete = await reader
-        text = b"".join(seen)
+        text = b"".join(pieces)
         assert text == b"".join(words) if complete else b"".join(words).startswith(text)
         late: list[bytes] = []
         if await read(pair.other, run, late):
@@ -89,7 +93,8 @@ async def test_after_a_failover_readers_go_on_or_see_that_the_run_is_lost(
         latest = await pair.other.latest(run.chat_id)
     if recorded:
         whole = await pair.other.frames(run) == b"".join(words)
-        assert complete or not whole, "only writes that the promoted replica lacks make a reader lose a run"
+        was_patient = ends[0] - failed > 0.9 * GIVE_UP * LEASE  # a busy machine takes its time for a failover
+        assert complete or not whole or was_patient, "only what the promoted replica lacks makes a reader lose a run"
         assert latest == msgspec.structs.replace(run, state=RunState.FINISHED)
     next_run = msgspec.structs.replace(run, run_id="r2")
     assert await pair.other.claim(next_run) is None
@@ -101,9 +106,9 @@ async def test_where_no_replica_takes_over_readers_and_owner_end_within_the_leas
 ) -> None:
     events = StoreEvents(pair.owner)
     await pair.owner.claim(run)
-    seen: list[bytes] = []
-    reader = asyncio.ensure_future(read(pair.other, run, seen))
-    await until(lambda: seen, "the reader reads")
+    pieces: list[bytes] = []
+    reader = asyncio.ensure_future(read(pair.other, run, pieces))
+    await until(lambda: pieces, "the reader reads")
     begin = asyncio.get_running_loop().time()
     deployment.replica.kill()
     deployment.primary.kill()

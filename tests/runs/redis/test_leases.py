@@ -86,15 +86,15 @@ async def test_leases_of_owners_and_readers_are_renewed_for_as_long_as_they_live
     await reading.aclose()
 
 
-@pytest.mark.parametrize("forgotten", ["1-0", "2-0", "3-0"])
-async def test_a_log_with_a_gap_is_lost(workers: Workers, forgotten: str) -> None:
+@pytest.mark.parametrize("entry_id", ["1-0", "2-0", "3-0"])
+async def test_a_log_with_a_gap_is_lost(workers: Workers, entry_id: str) -> None:
     owner, other = workers.store(), workers.store()
     await owner.claim(RUN)
     for number in range(3):
         owner.append("r1", b"%d " % number)
         await until(lambda: workers.client.xlen(workers.log) == number + 2, "it is written")  # noqa: B023
     await owner.end(FINISHED)
-    workers.client.xdel(workers.log, forgotten)  # as a server does that fails before it writes to disk
+    workers.client.xdel(workers.log, entry_id)  # as a server does that fails before it writes to disk
     with pytest.raises(RunLost):
         await read_all(other)
 
@@ -146,9 +146,9 @@ async def test_readers_and_owners_give_up_when_redis_stays_away_and_the_log_says
     await anext(reading)
     restarted.server.stop()
     owner.append("r1", b"nobody writes this")
-    for asked in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.request_stop(RUN)):
+    for request in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.request_stop(RUN)):
         with pytest.raises(StoreUnreachable):
-            await asked
+            await request
     with pytest.raises(RunLost):
         async with asyncio.timeout(PATIENCE):
             await anext(reading)

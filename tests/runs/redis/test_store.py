@@ -14,7 +14,8 @@ from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import RunManager
 from usechat.runs.redis.scripts import Keys
 from usechat.runs.redis.store import TOO_LARGE
-from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo, RunState
+from usechat.runs.settings import Settings
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
@@ -170,30 +171,24 @@ async def test_a_run_that_becomes_too_large_must_end(workers: Workers) -> None:
 
 
 async def test_people_see_why_a_run_that_became_too_large_has_ended(workers: Workers) -> None:
-    async def answer(_turn: Turn) -> AsyncIterator[str]:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
         while True:
             yield "more and more "
             await asyncio.sleep(0)
 
-    manager = RunManager(
-        workers.store(maximum_bytes=10_000),
-        timeouts=Timeouts(),
-        unread_timeout=15,
-        conflict="reject",
-        describe=lambda error, _info: str(error),
-    )
+    manager = RunManager(workers.store(maximum_bytes=10_000), Settings())
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
-    asked = ChatRequest.parse({"id": "c1", "messages": [message]})
-    reading = await manager.start(RUN, as_source(answer), TurnContext(asked), continues=None)
-    seen = b""
+    request = ChatRequest.parse({"id": "c1", "messages": [message]})
+    reading = await manager.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(request)))
+    stream = b""
     async with asyncio.timeout(PATIENCE):
         while isinstance(frames := await reading.read(), bytes):
-            seen += frames
-    assert TOO_LARGE.encode() in seen
-    assert seen.endswith(b"data: [DONE]\n\n")
-    assert 10_000 < len(seen) < 20_000
+            stream += frames
+    assert TOO_LARGE.encode() in stream
+    assert stream.endswith(b"data: [DONE]\n\n")
+    assert 10_000 < len(stream) < 20_000
     other = workers.store()
-    assert await read_all(other) == seen
+    assert await read_all(other) == stream
     assert await other.latest("c1") == msgspec.structs.replace(RUN, state=RunState.FAILED)
     await manager.shut_down(drain=0)
 

@@ -67,14 +67,14 @@ def tier(workers: Workers) -> Tier:
 
 
 async def take(turns: RedisTurns, version: str = "v1", *, restartable: bool = False, count: int = 9) -> list[TakenTurn]:
-    return [taken async for taken in turns.take(version, count=count, restartable=restartable, block=0.01)]
+    return [taken_turn async for taken_turn in turns.take(version, count=count, restartable=restartable, block=0.01)]
 
 
 async def sweep(
     turns: RedisTurns, version: str = "v1", *, restartable: bool = False, mine: tuple[str, ...] = (), count: int = 9
 ) -> list[TakenTurn]:
-    found = turns.take_over_dead(version, mine=mine, count=count, restartable=restartable)
-    return [taken async for taken in found]
+    dead_turns = turns.take_over_dead(version, mine=mine, count=count, restartable=restartable)
+    return [taken_turn async for taken_turn in dead_turns]
 
 
 async def die(turns: RedisTurns, tier: Tier) -> None:
@@ -93,24 +93,24 @@ async def test_a_turn_is_taken_by_one_process(tier: Tier) -> None:
     for turns in agents:
         assert await take(turns) == []
     assert await tier.web.offer(TURN, after="") is None
-    taken = await asyncio.gather(*map(take, agents))
-    [one] = [each for found in taken for each in found]
+    groups = await asyncio.gather(*map(take, agents))
+    [one] = [each for group in groups for each in group]
     assert (one.info, one.turn, one.stop) == (RUN, TURN, False)
 
 
 async def test_a_turn_waits_for_the_first_process(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     assert await state(tier.web) is RunState.RUNNING
-    [taken] = await take(tier.turns())
-    assert taken.turn == TURN
+    [taken_turn] = await take(tier.turns())
+    assert taken_turn.turn == TURN
 
 
 async def test_a_process_takes_no_more_than_it_has_room_for(tier: Tier) -> None:
     for number in range(3):
         await tier.web.offer(turn_of(number), after="")
     agent = tier.turns()
-    assert [taken.info.run_id for taken in await take(agent, count=2)] == ["r0", "r1"]
-    assert [taken.info.run_id for taken in await take(agent, count=2)] == ["r2"]
+    assert [taken_turn.info.run_id for taken_turn in await take(agent, count=2)] == ["r0", "r1"]
+    assert [taken_turn.info.run_id for taken_turn in await take(agent, count=2)] == ["r2"]
 
 
 async def test_a_chat_that_is_busy_queues_nothing(tier: Tier) -> None:
@@ -123,10 +123,10 @@ async def test_a_chat_that_is_busy_queues_nothing(tier: Tier) -> None:
 async def test_what_an_agent_process_writes_is_read_in_the_web_process(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     agent = tier.turns()
-    [taken] = await take(agent)
+    [taken_turn] = await take(agent)
     agent.runs.append("r1", b"data: 1\n\n")
     assert await agent.runs.end(msgspec.structs.replace(RUN, state=RunState.FINISHED))
-    await agent.done(taken.entry)
+    await agent.done(taken_turn.entry)
     assert await read_all(tier.web.runs) == b"data: 1\n\n"
     assert await tier.web.statistics() == TurnStatistics(0, 0, {f"v1:{agent.runs.worker}": 0})
 
@@ -150,8 +150,8 @@ async def test_a_turn_that_was_taken_cannot_be_withdrawn(tier: Tier) -> None:
 async def test_a_stop_between_the_claim_and_the_queue_reaches_the_agent_process(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     await tier.web.runs.request_stop(RUN)
-    [taken] = await take(tier.turns())
-    assert taken.stop
+    [taken_turn] = await take(tier.turns())
+    assert taken_turn.stop
 
 
 async def test_a_turn_that_nobody_takes_is_lost_after_a_while(tier: Tier) -> None:
@@ -188,8 +188,8 @@ async def test_running_turns_do_not_count_as_waiting(tier: Tier) -> None:
     for number in range(3):
         await tier.web.offer(turn_of(number), after="")
     await take(agent, count=2)
-    found = await tier.web.statistics()
-    assert (found.waiting, found.running) == (1, {f"v1:{agent.runs.worker}": 2})
+    statistics = await tier.web.statistics()
+    assert (statistics.waiting, statistics.running) == (1, {f"v1:{agent.runs.worker}": 2})
 
 
 async def test_the_oldest_waiting_turn_is_timed(tier: Tier) -> None:
@@ -209,12 +209,12 @@ async def test_a_queue_that_was_never_used_is_empty(tier: Tier) -> None:
 async def test_the_turn_of_a_process_that_died_is_lost(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first, second = tier.turns(), tier.turns()
-    [taken] = await take(first)
+    [taken_turn] = await take(first)
     await die(first, tier)
     assert await sweep(second) == []
     assert await state(tier.web) is RunState.LOST
     assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 0
-    assert tier.workers.client.xlen(tier.key) == 0, f"{taken.entry} was removed"
+    assert tier.workers.client.xlen(tier.key) == 0, f"{taken_turn.entry} was removed"
 
 
 @pytest.mark.parametrize("restartable", [False, True])
@@ -248,8 +248,8 @@ async def test_a_turn_that_was_delivered_but_not_begun_goes_to_any_version(tier:
     tier.workers.client.xgroup_create(tier.key, "agents", "0")
     tier.workers.client.xreadgroup("agents", "v1:gone", {tier.key: ">"})
     tier.age()
-    [taken] = await sweep(tier.turns(), "v2")
-    assert (taken.info, taken.turn) == (RUN, TURN)
+    [taken_turn] = await sweep(tier.turns(), "v2")
+    assert (taken_turn.info, taken_turn.turn) == (RUN, TURN)
 
 
 @pytest.fixture
@@ -267,15 +267,15 @@ async def died(tier: Tier, request: pytest.FixtureRequest) -> None:
 async def test_a_restartable_turn_is_started_anew_as_another_run(tier: Tier) -> None:
     second = tier.turns()
     lost = StoreEvents(second.runs)
-    [taken] = await sweep(second, restartable=True)
-    assert taken.info == msgspec.structs.replace(RUN, run_id=taken.info.run_id, origin="r1")
-    assert taken.info.run_id != "r1"
-    assert await tier.web.runs.latest("c1") == taken.info
+    [taken_turn] = await sweep(second, restartable=True)
+    assert taken_turn.info == msgspec.structs.replace(RUN, run_id=taken_turn.info.run_id, origin="r1")
+    assert taken_turn.info.run_id != "r1"
+    assert await tier.web.runs.latest("c1") == taken_turn.info
     with pytest.raises(RunLost):
         await read_all(tier.web.runs, RUN)
-    second.runs.append(taken.info.run_id, b"data: new\n\n")
-    await second.runs.end(msgspec.structs.replace(taken.info, state=RunState.FINISHED))
-    assert await read_all(tier.web.runs, taken.info) == b"data: new\n\n"
+    second.runs.append(taken_turn.info.run_id, b"data: new\n\n")
+    await second.runs.end(msgspec.structs.replace(taken_turn.info, state=RunState.FINISHED))
+    assert await read_all(tier.web.runs, taken_turn.info) == b"data: new\n\n"
     assert [info.run_id for info in lost.losses] == ["r1"]
 
 
@@ -286,9 +286,9 @@ async def test_a_client_that_has_seen_nothing_goes_on_with_the_restarted_run(tie
     copy = copies.follow(RUN)
     [_] = await take(first, restartable=True)
     await die(first, tier)
-    [taken] = await sweep(second, restartable=True)
-    second.runs.append(taken.info.run_id, b"data: new\n\n")
-    await second.runs.end(msgspec.structs.replace(taken.info, state=RunState.FINISHED))
+    [taken_turn] = await sweep(second, restartable=True)
+    second.runs.append(taken_turn.info.run_id, b"data: new\n\n")
+    await second.runs.end(msgspec.structs.replace(taken_turn.info, state=RunState.FINISHED))
     await until(lambda: copy.log.ended, "the copy ends")
     assert copy.log.so_far() == b"data: new\n\n"
     copies.release(copy)
@@ -298,8 +298,8 @@ async def test_a_client_that_has_seen_nothing_goes_on_with_the_restarted_run(tie
 @pytest.mark.usefixtures("died")
 async def test_only_one_process_restarts_a_turn(tier: Tier) -> None:
     agents = [tier.turns() for _ in range(4)]
-    found = await asyncio.gather(*(sweep(turns, restartable=True) for turns in agents))
-    assert len([each for taken in found for each in taken]) == 1
+    groups = await asyncio.gather(*(sweep(turns, restartable=True) for turns in agents))
+    assert len([each for group in groups for each in group]) == 1
 
 
 @pytest.mark.usefixtures("died")
@@ -332,20 +332,20 @@ async def test_a_paused_process_cannot_write_into_a_turn_that_was_restarted(tier
     events = StoreEvents(paused.runs)
     [_] = await take(paused, restartable=True)
     tier.age()
-    [taken] = await sweep(tier.turns(), restartable=True)
+    [taken_turn] = await sweep(tier.turns(), restartable=True)
     paused.runs.append("r1", b"data: late\n\n")
     await until(lambda: events.failures, "the paused process finds out")
-    assert tier.workers.client.xlen(f"{tier.workers.chat}:log:{taken.info.run_id}") == 1
+    assert tier.workers.client.xlen(f"{tier.workers.chat}:log:{taken_turn.info.run_id}") == 1
 
 
 async def test_a_process_that_lives_keeps_its_turns(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first = tier.turns()
-    [taken] = await take(first, restartable=True)
+    [taken_turn] = await take(first, restartable=True)
     tier.age()
     tier.set_lease_left(3 * LEASE)  # the run was renewed all the same: its process is late, not dead
     assert await sweep(tier.turns(), restartable=True) == []
-    await first.keep("v1", [taken.entry])
+    await first.keep("v1", [taken_turn.entry])
     [entry] = tier.pending()
     assert entry["time_since_delivered"] < LEASE * 1000
     assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 1
@@ -355,16 +355,16 @@ async def test_a_process_that_lives_keeps_its_turns(tier: Tier) -> None:
 async def test_own_turns_are_left_alone(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first = tier.turns()
-    [taken] = await take(first, restartable=True)
+    [taken_turn] = await take(first, restartable=True)
     tier.age()
-    assert await sweep(first, restartable=True, mine=(taken.entry,)) == []
+    assert await sweep(first, restartable=True, mine=(taken_turn.entry,)) == []
 
 
 @pytest.mark.usefixtures("died")
 async def test_a_turn_that_ends_every_process_is_given_up(tier: Tier) -> None:
     for _ in range(2):
         agent = tier.turns()
-        [_taken] = await sweep(agent, restartable=True)
+        [_taken_turn] = await sweep(agent, restartable=True)
         await die(agent, tier)
     assert await sweep(tier.turns(), restartable=True) == []
 
@@ -404,8 +404,8 @@ async def test_a_redis_that_lost_its_data_gets_a_new_group(tier: Tier) -> None:
     await agent.keep("v1", ["1-1"])
     await agent.done("1-1")
     await tier.web.offer(TURN, after="")
-    [taken] = await take(agent)
-    assert taken.turn == TURN
+    [taken_turn] = await take(agent)
+    assert taken_turn.turn == TURN
 
 
 async def test_a_turn_that_cannot_be_queued_leaves_no_busy_chat(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:

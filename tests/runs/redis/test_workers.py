@@ -20,6 +20,8 @@ from tests.server.metrics_page import chat_request, parse_samples
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder
 
+pytestmark = pytest.mark.unit
+
 LEASE = 3.0
 LONG_LEASE = 60.0
 """For tests in which no run may be lost."""

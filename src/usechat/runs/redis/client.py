@@ -11,7 +11,7 @@ URL                                                    what it names
 =====================================================  =================================================================
 
 ``rediss+sentinel://`` and ``rediss+cluster://`` use TLS. User and password are those of the data servers; Sentinels
-with a password of their own get it with ``?sentinel_username=…&sentinel_password=…``. Other parameters of the query are
+with a different password get it with ``?sentinel_username=…&sentinel_password=…``. Other parameters of the query are
 those of redis-py's connections.
 
 A command has one deadline, for the wait for a connection, for connecting and for the reply. A connection that breaks is
@@ -152,7 +152,7 @@ class RedisClient:
     async def _attempt(self, send: Callable[[], Coroutine[Any, Any, Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
         attempts = Attempts(send)
-        # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and continue waiting.
+        # In a separate task: redis-py may take a cancellation during a handshake for a failure, and continue waiting.
         task = asyncio.get_running_loop().create_task(attempts.run(self._free))
         try:
             done, _ = await asyncio.wait([task], timeout=seconds)
@@ -162,7 +162,7 @@ class RedisClient:
         if done:
             return task.result()
         self._abandon(task)
-        raise attempts.broken or exceptions.TimeoutError(f"no reply within {seconds:g} s")
+        raise attempts.failure or exceptions.TimeoutError(f"no reply within {seconds:g} s")
 
     async def _greet(self, connection: "Connection") -> None:
         self.connects += 1
@@ -184,7 +184,7 @@ class Attempts(Generic[Reply]):
 
     def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
         self._send = send
-        self.broken: Exception | None = None
+        self.failure: Exception | None = None
         """What broke the last connection: a ``RedisError`` or an ``OSError``."""
 
     async def run(self, free: asyncio.Semaphore) -> Reply:
@@ -200,20 +200,20 @@ class Attempts(Generic[Reply]):
                 return await self._send()
             except Exception as error:
                 self._note(error)
-                raise self.broken or error from error
+                raise self.failure or error from error
 
     def _note(self, error: Exception) -> None:
         """Note what broke a connection; raise any other error of Redis."""
         if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
             raise error
         if isinstance(error, exceptions.ConnectionError | OSError):
-            self.broken = error
+            self.failure = error
         elif isinstance(error, exceptions.RedisError):
             raise error
         else:
             # No node of a cluster can be reached (RedisClusterException), or redis-py uses a connection that it has
             # closed meanwhile (AttributeError).
-            self.broken = exceptions.ConnectionError(f"{type(error).__name__}: {error}")
+            self.failure = exceptions.ConnectionError(f"{type(error).__name__}: {error}")
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":

@@ -12,7 +12,7 @@ runs at the same time.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from redis.exceptions import RedisError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from usechat.runs.redis.client import RedisClient
     from usechat.runs.redis.health import RedisHealth
 
-__all__ = ["GIVE_UP", "FollowedRun", "Listener", "longest_block"]
+__all__ = ["GIVE_UP", "FollowedRun", "Listener", "Member", "Notices", "longest_block"]
 
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
 
@@ -84,6 +84,24 @@ class FollowedRun:
         self.received.put_nowait(state)
 
 
+class Member(NamedTuple):
+    """A worker as the others know it."""
+
+    worker: str
+    inbox: str
+    """The stream of requests; any entry ends the current XREAD."""
+    lease: float
+    remember: float
+
+
+class Notices(NamedTuple):
+    """What a listener reports to its store."""
+
+    on_stop_requested: Callable[[str, bool], None]
+    on_message: Callable[[str, bytes], None]
+    on_lost: Callable[[RunInfo, float], None]
+
+
 class Listener:
     """Blocks on many streams at once, and checks the leases of the runs it follows."""
 
@@ -93,44 +111,35 @@ class Listener:
         blocked: "RedisClient",
         health: "RedisHealth",
         keys: Keys,
-        *,
-        inbox: str,
-        worker: str,
-        lease: float,
-        remember: float,
-        on_stop_requested: Callable[[str, bool], None],
-        on_message: Callable[[str, bytes], None],
-        on_lost: Callable[[RunInfo, float], None],
+        member: Member,
+        notices: Notices,
     ) -> None:
-        self.inbox = inbox
-        """The stream of requests; any entry ends the current XREAD."""
+        self.inbox = member.inbox
         self._client = client
         self._blocked = blocked
         self._health = health
         self._keys = keys
-        self._worker = worker
-        self._lease = lease
-        self._remember = remember
-        self._on_stop_requested = on_stop_requested
-        self._on_message = on_message
-        self._on_lost = on_lost
-        self._followed: dict[str, list[FollowedRun]] = {}
+        self._worker = member.worker
+        self._lease = member.lease
+        self._remember = member.remember
+        self._notices = notices
+        self._runs: dict[str, list[FollowedRun]] = {}
         self._last_request = "0"
         self._reached = 0.0
         self._fails = False
 
     def follow(self, info: RunInfo, *, frames: bool = True) -> FollowedRun:
         """Read a run from its start, beginning with the next XREAD; without ``frames`` wait for its end only."""
-        followed = FollowedRun(info, self._keys.log(info), frames=frames)
-        self._followed.setdefault(followed.log, []).append(followed)
-        return followed
+        run = FollowedRun(info, self._keys.log(info), frames=frames)
+        self._runs.setdefault(run.log, []).append(run)
+        return run
 
-    def unfollow(self, followed: FollowedRun) -> bool:
+    def unfollow(self, run: FollowedRun) -> bool:
         """Stop reading a run. Returns whether it was read, and has no other reader in this worker."""
-        others = [other for other in self._followed.pop(followed.log, ()) if other is not followed]
+        others = [other for other in self._runs.pop(run.log, ()) if other is not run]
         if others:
-            self._followed[followed.log] = others
-        return followed.frames and not any(other.frames for other in others)
+            self._runs[run.log] = others
+        return run.frames and not any(other.frames for other in others)
 
     async def work(self) -> None:
         """Listen until cancelled."""
@@ -141,7 +150,7 @@ class Listener:
                 await self._receive()
                 self._reached = _now()
                 self._fails = False
-            except Exception as error:  # of any kind: readers must not wait for ever
+            except Exception as error:  # of any kind: otherwise readers would never be woken
                 self._fails = True
                 if isinstance(error, RedisError | OSError):
                     self._health.failed(error)
@@ -151,20 +160,20 @@ class Listener:
                 await asyncio.sleep(min(_RETRY_DELAY, self._lease / 20))
 
     def _all(self) -> list[FollowedRun]:
-        return [followed for group in self._followed.values() for followed in group]
+        return [run for group in self._runs.values() for run in group]
 
     def _handle_outage(self) -> None:
         now = _now()
-        for followed in self._all():
+        for run in self._all():
             if now - self._reached > GIVE_UP * self._lease:
-                self._lose(followed)
+                self._lose(run)
             # Owners could not reach Redis either: they may renew their leases first.
-            followed.check_at = now + self._lease / 4
+            run.check_at = now + self._lease / 4
 
     def _handle_new_connection(self) -> None:
         """Check soon whether the logs are still there: a server that restarts quickly may have lost its data."""
-        for followed in self._all():
-            followed.check_at = min(followed.check_at, _now() + self._lease / 4)
+        for run in self._all():
+            run.check_at = min(run.check_at, _now() + self._lease / 4)
 
     @property
     def _patience(self) -> float:
@@ -174,47 +183,47 @@ class Listener:
 
     async def _check_leases(self) -> None:
         now = _now()
-        due = [followed for followed in self._all() if followed.check_at <= now]
+        due = [run for run in self._all() if run.check_at <= now]
         for begin in range(0, len(due), _CHECKED_TOGETHER):
             together = due[begin : begin + _CHECKED_TOGETHER]
             replies = await self._client.pipeline(list(map(self._check, together)), within=self._patience)
-            for followed, reply in zip(together, replies, strict=True):
+            for run, reply in zip(together, replies, strict=True):
                 if isinstance(reply, Exception):
                     raise reply
-                self._take_lease(followed, *reply)
+                self._take_lease(run, *reply)
 
-    def _check(self, followed: FollowedRun) -> tuple[object, ...]:
+    def _check(self, run: FollowedRun) -> tuple[object, ...]:
         """Return the command that registers as a reader again, and tells how long the owner's lease lasts."""
-        info = followed.info
+        info = run.info
         keys = (self._keys.chat(info.chat_id), self._keys.log(info), self._keys.readers(info))
-        reader = self._worker if followed.frames else ""
+        reader = self._worker if run.frames else ""
         arguments = (info.run_id, reader, int(self._lease * 1000), int(self._remember * 1000))
         return ("EVAL", FOLLOW, len(keys), *keys, *arguments)
 
-    def _take_lease(self, followed: FollowedRun, left: int, lost_after: int | None) -> None:
-        followed.check_at = _now() + max(left, 1) / 1000
+    def _take_lease(self, run: FollowedRun, left: int, lost_after: int | None) -> None:
+        run.check_at = _now() + max(left, 1) / 1000
         if lost_after is not None:
-            self._on_lost(followed.info, lost_after / 1000)
+            self._notices.on_lost(run.info, lost_after / 1000)
         if left < 0:
-            self._lose(followed)
+            self._lose(run)
 
-    def _lose(self, followed: FollowedRun) -> None:
-        self.unfollow(followed)
-        followed.end(RunState.LOST)
+    def _lose(self, run: FollowedRun) -> None:
+        self.unfollow(run)
+        run.end(RunState.LOST)
 
     async def _receive(self) -> None:
-        positions = {log: min(followed.position for followed in group) for log, group in self._followed.items()}
+        positions = {log: min(run.position for run in group) for log, group in self._runs.items()}
         longest = self._lease / 20 if self._fails else longest_block(self._lease)
-        until = min((followed.check_at for followed in self._all()), default=_now() + longest)
+        until = min((run.check_at for run in self._all()), default=_now() + longest)
         block = max(0.001, min(until - _now(), longest))
         names = (self.inbox, *positions)
         after = (self._last_request, *map(_after, positions.values()))
         command = ("XREAD", "BLOCK", int(block * 1000) or 1, "STREAMS", *names, *after)
         connects = self._blocked.connects
-        found = await self._blocked.execute(*command, within=block + self._patience)
+        streams = await self._blocked.execute(*command, within=block + self._patience)
         if self._blocked.connects != connects:
             self._handle_new_connection()
-        for name, entries in found or ():
+        for name, entries in streams or ():
             log = name.decode()
             if log == self.inbox:
                 await self._handle_requests(entries)
@@ -226,19 +235,19 @@ class Listener:
         messages = [entry_id for entry_id, fields in entries if b"message" in fields]
         for _, fields in entries:
             if b"message" in fields:
-                self._on_message(fields[b"to"].decode(), fields[b"message"])
+                self._notices.on_message(fields[b"to"].decode(), fields[b"message"])
             for request, unless_read in ((b"stop", False), (b"stop-unread", True)):
                 if request in fields:
-                    self._on_stop_requested(fields[request].decode(), unless_read)
+                    self._notices.on_stop_requested(fields[request].decode(), unless_read)
         if messages:  # they may be large; requests are small, and trimmed by their number
             await self._client.execute("XDEL", self.inbox, *messages, within=self._patience)
 
     def _deliver(self, log: str, position: int, entries: list[Entry]) -> None:
-        for followed in list(self._followed.get(log, ())):
-            if followed.position < position:
+        for run in list(self._runs.get(log, ())):
+            if run.position < position:
                 continue  # it was added during this XREAD and needs earlier entries first
-            if not followed.receive(entries):
-                self.unfollow(followed)
+            if not run.receive(entries):
+                self.unfollow(run)
 
 
 def _after(position: int) -> str:

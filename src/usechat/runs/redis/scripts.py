@@ -23,9 +23,9 @@ __all__ = [
     "HOLD",
     "IDLE_TURNS",
     "IS_READ",
+    "JOIN_GROUP",
     "KEEP_TURNS",
     "LATEST",
-    "MAKE_GROUP",
     "PARK",
     "RENEW",
     "RESTART",
@@ -357,7 +357,7 @@ IDLE_TURNS: Final = """
 local found = redis.pcall('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[2], '-', '+', ARGV[3])
 return found.err and {} or found
 """
-"""Return entry, consumer, idle milliseconds and deliveries of the turns that nobody has claimed again for so long."""
+"""Return entry, consumer, idle milliseconds and deliveries of the turns that were not claimed again for that time."""
 
 TURN_STATISTICS: Final = f"""{_COMMON}{_WAITING_TURNS}
 local function field(flat, name)
@@ -378,12 +378,14 @@ return {{waiting(queue, group), age, running}}
 """
 """Return the waiting turns, the milliseconds that the oldest waits, and name, turns and idle time of each consumer."""
 
-MAKE_GROUP: Final = """
-local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
+JOIN_GROUP: Final = """
+local queue, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local made = redis.pcall('XGROUP', 'CREATE', queue, group, '0', 'MKSTREAM')
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
-return 'ready'
+-- Before 7.2 Redis lists a consumer only once XREADGROUP has given it an entry: an idle process would be invisible.
+return redis.call('XGROUP', 'CREATECONSUMER', queue, group, consumer)
 """
-"""Make the group of a queue, unless there is one; it begins with the first turn."""
+"""Add a consumer to the group of a queue, unless it is there; a new group begins with the first turn."""
 
 KEEP_TURNS: Final = """
 local queue, group, consumer = KEYS[1], ARGV[1], ARGV[2]

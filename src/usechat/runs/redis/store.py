@@ -41,7 +41,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import MissingDependency, RunLost, StoreUnreachable
-from usechat.paused_states import STATE_SECONDS
+from usechat.pauses.states import STATE_SECONDS
 from usechat.runs.redis import scripts
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import LOST
@@ -53,7 +53,7 @@ except ImportError:
 
 from usechat.runs.redis.client import RedisClient
 from usechat.runs.redis.health import RedisHealth
-from usechat.runs.redis.listener import GIVE_UP, Listener, longest_block
+from usechat.runs.redis.listener import GIVE_UP, Listener, Member, Notices, longest_block
 from usechat.runs.redis.writer import GATHER_BRIEFLY, OwnedRun, Writer
 
 __all__ = ["RedisRuns"]
@@ -99,7 +99,7 @@ class RedisRuns:
         prefix: str = "usechat",
     ) -> None:
         self._lease = lease
-        self._remember = remember
+        self.remember = remember
         self._maximum_bytes = maximum_bytes
         self._keys = scripts.Keys(prefix)
         self._worker = secrets.token_hex(8)
@@ -128,10 +128,10 @@ class RedisRuns:
 
         ``continues`` is the message that the run continues, for readers in other workers.
         """
-        asked = _now()
+        start = _now()
         active = await self._claim(info, self._worker, continues, after)
         if active is None:
-            self._own(info, asked, self._lease)
+            self._own(info, start, self._lease)
         return active
 
     async def _claim(
@@ -145,7 +145,7 @@ class RedisRuns:
             msgspec.json.encode(continues),
             _milliseconds(self._lease),
             self._keep,
-            _milliseconds(self._remember),
+            _milliseconds(self.remember),
             scripts.ANY if after is None else after,
         )
         keys = (self._keys.chat(info.chat_id), self._keys.log(info))
@@ -177,14 +177,14 @@ class RedisRuns:
         if run is None:
             return False
         keys = (self._keys.chat(info.chat_id), run.log)
-        arguments = (info.run_id, self._worker, msgspec.json.encode(info), info.state, _milliseconds(self._remember))
+        arguments = (info.run_id, self._worker, msgspec.json.encode(info), info.state, _milliseconds(self.remember))
         run.last = ("EVAL", scripts.END, len(keys), *keys, *arguments)
         self._writer.schedule(run)
-        await asyncio.wait([run.written], timeout=self._lease)
-        if not run.written.done():
+        await asyncio.wait([run.completion], timeout=self._lease)
+        if not run.completion.done():
             self._give_up(run)
         self._owned.pop(info.run_id, None)
-        return run.written.result()
+        return run.completion.result()
 
     def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
         """Call ``stop`` with the id of a run of this worker that should stop, and with ``unless_read``."""
@@ -209,22 +209,22 @@ class RedisRuns:
 
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
-        found = await self._run(scripts.LATEST, (self._keys.chat(chat_id),), _milliseconds(self._remember))
-        if found is None:
+        reply = await self._run(scripts.LATEST, (self._keys.chat(chat_id),), _milliseconds(self.remember))
+        if reply is None:
             return None
-        info = _info(found)
-        if found[2] is not None:
-            self._report_lost(info, found[2] / 1000)
+        info = _info(reply)
+        if reply[2] is not None:
+            self._report_lost(info, reply[2] / 1000)
         return info
 
     async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:
         """Return the message that another worker's run continues."""
         chat = self._keys.chat(info.chat_id)
-        run_id, message = await self._ask("HMGET", chat, "run", "continued")
+        run_id, encoded = await self._ask("HMGET", chat, "run", "continued")
         if run_id is None or run_id.decode() != info.run_id:
             return None
-        found: Mapping[str, Any] | None = msgspec.json.decode(message)
-        return found
+        message: Mapping[str, Any] | None = msgspec.json.decode(encoded)
+        return message
 
     async def frames(self, info: RunInfo) -> bytes:
         """Return the frames of a run so far, up to the first gap."""
@@ -235,31 +235,31 @@ class RedisRuns:
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield all frames so far at once, perhaps ``b""``, then more until the end. Raises RunLost for a lost run."""
         listener = self._listener(info)
-        followed = listener.follow(info)
+        run = listener.follow(info)
         received: bytes | RunState = b""
         try:
             await self._write_to(listener.inbox, "read", info.run_id)
-            while isinstance(received := await followed.received.get(), bytes):
+            while isinstance(received := await run.received.get(), bytes):
                 yield received
             if received is RunState.LOST:
                 raise RunLost(LOST)
         finally:
-            if listener.unfollow(followed) and isinstance(received, bytes):  # nobody asks who reads an ended run
+            if listener.unfollow(run) and isinstance(received, bytes):  # nobody asks who reads an ended run
                 with contextlib.suppress(StoreUnreachable):
                     await self._ask("ZREM", self._keys.readers(info), self._worker)
 
     async def wait_until_ended(self, info: RunInfo) -> None:
         """Wait until a run of any worker has ended, or may be lost; the end of its log is what wakes up the waiter."""
-        if run := self._owned.get(info.run_id):
-            await asyncio.wait([run.written])
+        if owned_run := self._owned.get(info.run_id):
+            await asyncio.wait([owned_run.completion])
             return
         listener = self._listener(info)
-        followed = listener.follow(info, frames=False)
+        run = listener.follow(info, frames=False)
         try:
             await self._write_to(listener.inbox, "read", info.run_id)
-            await followed.received.get()
+            await run.received.get()
         finally:
-            listener.unfollow(followed)
+            listener.unfollow(run)
 
     async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
         """Ask the worker that owns a run to stop it; with ``unless_read`` only if nobody reads it.
@@ -306,13 +306,13 @@ class RedisRuns:
 
     async def end_waiting(self, info: RunInfo) -> None:
         """Record the end of a run whose turn could not be queued."""
-        arguments = (info.run_id, scripts.WAITING, msgspec.json.encode(info), info.state, _milliseconds(self._remember))
+        arguments = (info.run_id, scripts.WAITING, msgspec.json.encode(info), info.state, _milliseconds(self.remember))
         await self._run(scripts.END, self._run_keys(info), *arguments, 0)
 
     async def is_waiting(self, info: RunInfo) -> bool:
         """Return whether a run waits for an agent process."""
-        found = await self._ask("HMGET", self._keys.chat(info.chat_id), "run", "state", "owner")
-        return bool(found == [info.run_id.encode(), b"running", scripts.WAITING.encode()])
+        values = await self._ask("HMGET", self._keys.chat(info.chat_id), "run", "state", "owner")
+        return bool(values == [info.run_id.encode(), b"running", scripts.WAITING.encode()])
 
     async def adopt(self, info: RunInfo, *, leases: int = 1) -> tuple[str, str | None] | None:
         """Make this worker the owner of a run that waits; ``None`` if it does not wait any more.
@@ -321,13 +321,13 @@ class RedisRuns:
         known. With ``leases`` the run counts as lost after so many lease times only: others may restart it before.
         """
         self._begin()
-        asked, lease = _now(), leases * self._lease
+        start, lease = _now(), leases * self._lease
         arguments = (info.run_id, self._worker, _milliseconds(lease), self._keep)
-        found = await self._run(scripts.ADOPT, self._run_keys(info), *arguments)
-        if found is None:
+        reply = await self._run(scripts.ADOPT, self._run_keys(info), *arguments)
+        if reply is None:
             return None
-        self._own(info, asked, lease)
-        state, entry = found
+        self._own(info, start, lease)
+        state, entry = reply
         return state.decode(), None if entry is None else entry.decode()
 
     async def restart(self, lost: RunInfo, info: RunInfo, *, leases: int) -> bool:
@@ -338,7 +338,7 @@ class RedisRuns:
         Returns False if the owner lives, or the run has ended or was asked to stop.
         """
         self._begin()
-        asked, lease = _now(), leases * self._lease
+        start, lease = _now(), leases * self._lease
         keys = (*self._run_keys(lost), self._keys.log(info))
         arguments = (
             lost.run_id,
@@ -347,13 +347,13 @@ class RedisRuns:
             self._worker,
             _milliseconds(lease),
             self._keep,
-            _milliseconds(self._remember),
+            _milliseconds(self.remember),
             _milliseconds(lease - self._lease),
         )
         lasted = await self._run(scripts.RESTART, keys, *arguments)
         if lasted is None:
             return False
-        self._own(info, asked, lease)
+        self._own(info, start, lease)
         self._report_lost(lost, lasted / 1000)
         return True
 
@@ -372,7 +372,7 @@ class RedisRuns:
             self._health.failed(error)
             raise StoreUnreachable from error
 
-    # For agents that pause, see usechat.paused_states
+    # For agents that pause, see usechat.pauses.states
 
     async def keep_state(self, handle: str, state: bytes) -> None:
         """Keep the state of a paused agent for a week."""
@@ -386,8 +386,8 @@ class RedisRuns:
     async def post(self, worker: str, address: str, message: bytes) -> None:
         """Post a message to an address of a worker, through its inbox."""
         inbox = self._keys.inbox(worker)
-        added = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", "to", address, "message", message)
-        await self._ask_all([added, ("PEXPIRE", inbox, self._keep)])
+        command = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", "to", address, "message", message)
+        await self._ask_all([command, ("PEXPIRE", inbox, self._keep)])
 
     def receive(self, address: str, on_message: Callable[[bytes], None]) -> None:
         """Call ``on_message`` with each message to an address of this worker."""
@@ -432,7 +432,7 @@ class RedisRuns:
     @property
     def _keep(self) -> int:
         """How many milliseconds the keys of a run outlive its last renewal."""
-        return _milliseconds(self._remember + 3 * self._lease)
+        return _milliseconds(self.remember + 3 * self._lease)
 
     def _begin(self) -> None:
         if not self._tasks:
@@ -455,13 +455,8 @@ class RedisRuns:
             self._blocked_client,
             self._health,
             self._keys,
-            inbox=self._keys.inbox(self._worker, tag),
-            worker=self._worker,
-            lease=self._lease,
-            remember=self._remember,
-            on_stop_requested=self._notify_stop,
-            on_message=self._notify_message,
-            on_lost=self._report_lost,
+            Member(self._worker, self._keys.inbox(self._worker, tag), self._lease, self.remember),
+            Notices(self._notify_stop, self._notify_message, self._report_lost),
         )
         self._spawn(listener.work())
         return listener
@@ -485,15 +480,15 @@ class RedisRuns:
         """Renew leases; gives up early enough to fail the runs before other workers may declare them lost."""
         if not runs:
             return
-        asked = _now()
-        left = min(run.renewed for run in runs) + GIVE_UP * self._lease - asked
+        start = _now()
+        left = min(run.renewed for run in runs) + GIVE_UP * self._lease - start
         within = max(min(left, self._lease / 4), self._lease / 20)
         groups = list(self._client.batches(runs, lambda run: run.tag))
         replies = await self._client.pipeline([self._renewal(group) for group in groups], within=within)
         for group, reply in zip(groups, replies, strict=True):
             if isinstance(reply, list):
                 for run, state in zip(group, reply, strict=True):
-                    self._take_renewal(run, state, asked)
+                    self._take_renewal(run, state, start)
         for error in replies:
             if isinstance(error, Exception):
                 raise error
@@ -505,8 +500,8 @@ class RedisRuns:
         arguments = (self._worker, self._keep, *leases)
         return ("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
 
-    def _take_renewal(self, run: OwnedRun, state: bytes, asked: float) -> None:
-        run.renewed = asked
+    def _take_renewal(self, run: OwnedRun, state: bytes, start: float) -> None:
+        run.renewed = start
         if state == b"lost" and run.last is None:
             self._lose(run)
         elif state == b"stop":
@@ -516,7 +511,7 @@ class RedisRuns:
         while self._given_up:
             run = self._given_up[0]
             keys = (self._keys.chat(run.info.chat_id), run.log)
-            arguments = (run.info.run_id, _milliseconds(self._remember))
+            arguments = (run.info.run_id, _milliseconds(self.remember))
             state = await self._client.execute("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
             if state is not None:
                 self._report_lost(run.info, _now() - run.began, RunState(state.decode()))
@@ -526,7 +521,7 @@ class RedisRuns:
         ended = msgspec.structs.replace(info, state=state)
         asyncio.get_running_loop().call_soon(self._report, ended, seconds)
 
-    # The manager's callbacks run in an iteration of the event loop of their own: they can neither disturb a log that is
+    # The manager's callbacks run in a later iteration of the event loop: they can neither disturb a log that is
     # being flushed, nor end the tasks of this store.
 
     def _notify_stop(self, run_id: str, unless_read: bool = False) -> None:
@@ -555,15 +550,15 @@ class RedisRuns:
     def _give_up(self, run: OwnedRun) -> None:
         """Stop writing a run; it is declared lost as soon as Redis is reachable."""
         del self._owned[run.info.run_id]
-        if not run.written.done():
-            run.written.set_result(False)
+        if not run.completion.done():
+            run.completion.set_result(False)
         self._given_up.append(run)
 
     # Commands
 
     async def _write_to(self, inbox: str, request: str, run_id: str) -> None:
-        added = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", request, run_id)
-        await self._ask_all([added, ("PEXPIRE", inbox, self._keep)])
+        command = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", request, run_id)
+        await self._ask_all([command, ("PEXPIRE", inbox, self._keep)])
 
     async def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:
         return await self._ask("EVAL", script, len(keys), *keys, *arguments)
@@ -585,8 +580,8 @@ class RedisRuns:
             raise StoreUnreachable from error
 
 
-def _info(found: list[Any]) -> RunInfo:
-    info, state, *_ = found
+def _info(reply: list[Any]) -> RunInfo:
+    info, state, *_ = reply
     return msgspec.structs.replace(msgspec.json.decode(info, type=RunInfo), state=RunState(state.decode()))
 
 

@@ -34,12 +34,9 @@ from usechat.ids import new_id
 from usechat.runs.redis import scripts
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState
-from usechat.runs.turns import QueuedTurn, TurnStatistics
+from usechat.runs.turns import FORWARDED_HEADERS, QueuedTurn, TurnStatistics
 
 __all__ = ["FORWARDED_HEADERS", "RedisTurns", "TakenTurn"]
-
-FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-request-id")
-"""The request headers that agents see by default: none that may hold a credential."""
 
 _logger: Final = logging.getLogger("usechat.runs")
 _GROUP: Final = "agents"
@@ -147,14 +144,15 @@ class RedisTurns:
 
         ``version`` is that of this process's code; ``restartable`` says whether its agent may start a turn again.
         """
-        await self._run(scripts.MAKE_GROUP, _GROUP)  # Redis may have lost its data, and the group with it
-        read = ("XREADGROUP", "GROUP", _GROUP, self._consumer(version), "COUNT", count)
-        found = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
-        for entry_id, fields in [entry for _, delivered in found or () for entry in delivered]:
+        consumer = self._consumer(version)
+        await self._run(scripts.JOIN_GROUP, _GROUP, consumer)  # Redis may have lost its data, and the group with it
+        read = ("XREADGROUP", "GROUP", _GROUP, consumer, "COUNT", count)
+        streams = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
+        for entry_id, fields in [entry for _, delivered in streams or () for entry in delivered]:
             name = entry_id.decode()
-            taken = await self._adopt(name, _decode(name, fields), restartable)
-            if taken is not None:
-                yield taken
+            taken_turn = await self._adopt(name, _decode(name, fields), restartable)
+            if taken_turn is not None:
+                yield taken_turn
 
     async def take_over_dead(
         self, version: str, *, mine: Iterable[str], count: int, restartable: bool
@@ -169,8 +167,8 @@ class RedisTurns:
         for entry_id, consumer, deliveries in [(each[0].decode(), each[1].decode(), each[3]) for each in idle]:
             if entry_id in own:
                 continue
-            found = await self.runs.ask("XRANGE", self._key, entry_id, entry_id)
-            turn = _decode(entry_id, found[0][1]) if found else None
+            entries = await self.runs.ask("XRANGE", self._key, entry_id, entry_id)
+            turn = _decode(entry_id, entries[0][1]) if entries else None
             latest = None if turn is None else await self.runs.latest(turn.info.chat_id)
             if turn is None or latest is None or not latest.is_same_turn(turn.info) or _has_ended(latest):
                 await self.done(entry_id)
@@ -180,12 +178,12 @@ class RedisTurns:
             is_waiting = await self.runs.is_waiting(latest)
             if count > 0 and (is_waiting or may_restart) and await self._claim_entry(version, entry_id):
                 if is_waiting:
-                    taken = await self._adopt(entry_id, turn, restartable)
+                    taken_turn = await self._adopt(entry_id, turn, restartable)
                 else:
-                    taken = await self._restart(entry_id, turn, latest)
-                if taken is not None:
+                    taken_turn = await self._restart(entry_id, turn, latest)
+                if taken_turn is not None:
                     count -= 1
-                    yield taken
+                    yield taken_turn
 
     async def keep(self, version: str, entries: Iterable[str]) -> None:
         """Show that this process lives and answers these entries."""

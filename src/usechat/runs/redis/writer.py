@@ -40,6 +40,7 @@ class OwnedRun:
         "_number",
         "_pieces",
         "began",
+        "completion",
         "info",
         "is_scheduled",
         "last",
@@ -49,7 +50,6 @@ class OwnedRun:
         "renewed",
         "size",
         "tag",
-        "written",
     )
 
     def __init__(self, info: RunInfo, log: str, tag: str, renewed: float, *, lease: float) -> None:
@@ -64,7 +64,7 @@ class OwnedRun:
         self.renewed = renewed
         """When the lease was last renewed, by this process's clock."""
         self.size = 0
-        self.written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.completion: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Whether the end was written; set when that is known."""
         self.last: Command | None = None
         """The command that ends the run, to be sent after all frames; the number of the last entry is added to it."""
@@ -126,11 +126,11 @@ class Writer:
             begin = loop.time()
             self._filled.clear()
             waiting, self._waiting = self._waiting, []
-            writes = [run.take() for run in waiting if not run.written.done()]
+            writes = [run.take() for run in waiting if not run.completion.done()]
             while writes:
                 again = await self._write(writes)
                 await asyncio.sleep(_RETRY_DELAY if again else max(0, begin + self.gather - loop.time()))
-                writes = [write for write in again if not write.run.written.done()]
+                writes = [write for write in again if not write.run.completion.done()]
 
     async def _write(self, writes: list[Write]) -> list[Write]:
         """Write for several runs; return what has to be repeated."""
@@ -174,8 +174,8 @@ class Writer:
             return False
         if reply != b"ended":
             self._on_lost(run)
-        elif not run.written.done():
-            run.written.set_result(True)
+        elif not run.completion.done():
+            run.completion.set_result(True)
         return True
 
 
