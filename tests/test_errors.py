@@ -16,18 +16,27 @@ from usechat.errors import (
     LocalProtocolError,
     MissingDependency,
     ProtocolError,
+    RequestError,
     RequestTooLarge,
     UnknownChunkType,
     UnknownRelease,
     UsechatError,
 )
 
+pytestmark = [pytest.mark.core, pytest.mark.quick]
+
 EXCEPTIONS = {
-    name for name, found in vars(builtins).items() if inspect.isclass(found) and issubclass(found, BaseException)
+    name for name, member in vars(builtins).items() if inspect.isclass(member) and issubclass(member, BaseException)
 }
 EXCEPTIONS |= set(errors.__all__)
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+def needs_no_words(error: type[Exception]) -> bool:
+    """Tell whether an error is a refusal with a sentence of its own."""
+    own = vars(error).get("__init__")
+    return issubclass(error, RequestError) and own is not None and len(inspect.signature(own).parameters) == 1
 
 
 def drawn_tree() -> dict[str, str | None]:
@@ -47,6 +56,12 @@ def drawn_tree() -> dict[str, str | None]:
 def test_the_tree_is_drawn_as_it_is() -> None:
     actual = {error.__name__: error.__bases__[0].__name__ for error in CLASSES}
     assert drawn_tree() == actual | {"UsechatError": None}
+
+
+@pytest.mark.parametrize("refusal", [error for error in CLASSES if needs_no_words(error)])
+def test_a_refusal_that_needs_no_words_has_a_sentence_and_a_status(refusal: type[RequestError]) -> None:
+    assert re.fullmatch(r"[A-Z].*\.", str(refusal()))
+    assert 400 <= refusal().status < 600
 
 
 @pytest.mark.parametrize("error", CLASSES)

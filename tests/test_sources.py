@@ -18,6 +18,8 @@ from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource, ChatTransport, FunctionSource, as_source, part_of
 from usechat.turn import Identity, Turn, TurnContext, current_turn, emit
 
+pytestmark = pytest.mark.quick
+
 ASKED = ChatRequest.parse(
     {
         "id": "c1",
@@ -39,8 +41,8 @@ ASKED = ChatRequest.parse(
 class Remote:
     """A chat transport that says what it was given."""
 
-    def __init__(self, *said: Chunk) -> None:
-        self._said = said
+    def __init__(self, *stream_chunks: Chunk) -> None:
+        self._chunks = stream_chunks
         self.closed = False
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
@@ -49,7 +51,7 @@ class Remote:
 
     async def _stream(self) -> AsyncIterator[Chunk]:
         try:
-            for chunk in self._said:
+            for chunk in self._chunks:
                 yield chunk
             await asyncio.sleep(0)
         finally:
@@ -59,13 +61,13 @@ class Remote:
         return None
 
 
-async def heard(answer: Any) -> list[Part]:
-    said: list[Part] = []
+async def heard(agent: Any) -> list[Part]:
+    output: list[Part] = []
     turn = TurnContext(ASKED)
-    turn.connect(said.append)
+    turn.connect(output.append)
     turn.enter()
-    await as_source(answer).drive(turn)
-    return said
+    await as_source(agent).drive(turn)
+    return output
 
 
 async def test_a_transport_is_read_back_into_parts_and_closed() -> None:
@@ -108,9 +110,9 @@ async def test_emit_speaks_for_the_running_turn_also_from_threads() -> None:
 
 
 async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
-    said: list[Part] = []
+    output: list[Part] = []
     turn = TurnContext(ASKED)
-    turn.connect(said.append)
+    turn.connect(output.append)
     closed: list[bool] = []
 
     def agent(_turn: Turn) -> Any:
@@ -124,7 +126,7 @@ async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
 
     await as_source(agent).drive(turn)
     await asyncio.sleep(0)
-    assert (said, closed, turn.stopped) == ([parts.Text("one")], [True], True)
+    assert (output, closed, turn.stopped) == ([parts.Text("one")], [True], True)
 
 
 def test_nothing_can_be_emitted_outside_a_turn() -> None:
@@ -155,19 +157,19 @@ async def test_every_kind_of_answer_gets_the_outputs_of_calls_that_wait_and_no_o
         {"type": "tool-t", "toolCallId": call, "state": "output-available", "input": {}, "output": call}
         for call in ("c1", "c2")
     ]
-    asked = ChatRequest.parse({"id": "c1", "messages": [{"id": "a1", "role": "assistant", "parts": tools}]})
-    taken: list[Any] = []
+    request = ChatRequest.parse({"id": "c1", "messages": [{"id": "a1", "role": "assistant", "parts": tools}]})
+    outputs: list[Any] = []
 
     async def agent(turn: Turn) -> str:
-        taken.append([output.output for output in turn.tool_outputs])
+        outputs.append([output.output for output in turn.tool_outputs])
         return ""
 
-    for answer in (agent, RunChatTransport(as_source(agent))):
+    for each in (agent, RunChatTransport(as_source(agent))):
         for pending in (None, frozenset({"c2"}), frozenset[str]()):
-            turn = TurnContext(msgspec.structs.replace(asked, pending_calls=pending))
+            turn = TurnContext(msgspec.structs.replace(request, pending_calls=pending))
             turn.connect(lambda _part: None)
-            await as_source(answer).drive(turn)
-    assert taken == [["c1", "c2"], ["c2"], []] * 2
+            await as_source(each).drive(turn)
+    assert outputs == [["c1", "c2"], ["c2"], []] * 2
 
 
 # Functions as people write them: what a call returns decides how it is driven.
@@ -291,14 +293,14 @@ async def silent(turn: Turn) -> None:
     ],
 )
 async def test_whatever_is_accepted_answers(agent: Any) -> None:
-    said = await heard(agent)
-    assert "".join(part.text for part in said if isinstance(part, parts.Text)) == "You said hi"
+    output = await heard(agent)
+    assert "".join(part.text for part in output if isinstance(part, parts.Text)) == "You said hi"
 
 
 @pytest.mark.parametrize(
     ("agent", "text"),
     [
-        (Words, "Words is a class; make an object of it and give that"),
+        (Words, "Words is a class; create an instance and serve that"),
         (iter([]).__class__, "list_iterator is a class"),
         ((word for word in "ab"), "this generator is the result of a call; give the function itself"),
         (lambda a, b: a + b, "must take one argument, the turn that it answers"),

@@ -12,6 +12,8 @@ import pytest
 from usechat.errors import PublicError
 from usechat.threads import FULL, AgentThreads
 
+pytestmark = pytest.mark.quick
+
 PATIENCE = 30.0
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 

@@ -14,6 +14,8 @@ from usechat.protocol.parts import Data, data_name
 from usechat.testing import AgentClient
 from usechat.turn import Turn
 
+pytestmark = [pytest.mark.core, pytest.mark.quick]
+
 
 @dataclasses.dataclass
 class Progress:

@@ -14,6 +14,8 @@ from usechat.cli import main
 from usechat.errors import InvalidSetting
 from usechat.typescript import ChatTypes, ToolTypes, chat_types, types_of, typescript
 
+pytestmark = pytest.mark.quick
+
 
 class Tree(msgspec.Struct):
     name: str
@@ -160,9 +162,37 @@ def test_the_tools_of_an_agent_are_found_and_what_is_registered_is_added() -> No
     assert types_of(print) == ChatTypes()
 
 
+SENT_METADATA = """\
+export type SentMetadata = {
+  finishReason?: string;
+  usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number } & Record<string, unknown>;
+  usechat?: { pending: Array<string>; signature?: string; approvals?: Record<string, string> };
+};
+"""
+
+
+def test_the_metadata_that_usechat_sends_is_there_besides_that_of_the_agent() -> None:
+    text = typescript(ChatTypes())
+    assert SENT_METADATA in text
+    assert "export type ChatMetadata = SentMetadata;\n" in text
+    text = typescript(ChatTypes(metadata={"type": "object", "properties": {"model": {"type": "string"}}}))
+    assert "export type AgentMetadata = { model?: string };\n" in text
+    assert "export type ChatMetadata = Omit<SentMetadata, keyof AgentMetadata> & AgentMetadata;\n" in text
+
+
 def reserved_types() -> ChatTypes:
     """Return types whose names the file itself uses."""
-    names = ["Array", "ChatData", "ChatMessage", "ChatTools", "Record", "UIMessage"]
+    names = [
+        "AgentMetadata",
+        "Array",
+        "ChatData",
+        "ChatMessage",
+        "ChatTools",
+        "Omit",
+        "Record",
+        "SentMetadata",
+        "UIMessage",
+    ]
     data = {name: msgspec.defstruct(name, [("items", list[int]), ("counts", dict[str, int])]) for name in names}
     return ChatTypes(data=data, metadata=msgspec.defstruct("ChatMetadata", [("tokens", int)]))
 
@@ -170,7 +200,7 @@ def reserved_types() -> ChatTypes:
 def test_types_may_have_the_names_that_the_file_itself_uses() -> None:
     text = typescript(reserved_types())
     assert "export type ChatMetadata2 = { tokens: number };" in text
-    assert "export type ChatMetadata = ChatMetadata2;" in text
+    assert "export type AgentMetadata = ChatMetadata2;" in text
     assert "  Record: Record2;\n" in text
     assert "export type Array2 = { items: Array<number>; counts: Record<string, number> };" in text
 
@@ -214,10 +244,10 @@ def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["types", "typed_app:agent", "-o", "chat.ts"]) == 0
     assert main(["types", "typed_app:agent"]) == 0
-    written = Path("chat.ts").read_text()
-    assert written == capsys.readouterr().out
-    assert written.startswith("// Written by `usechat types typed_app:agent`; run it again instead of editing")
-    assert "export type ChatData = {\n  progress: Progress;\n};" in written
+    text = Path("chat.ts").read_text()
+    assert text == capsys.readouterr().out
+    assert text.startswith("// Written by `usechat types typed_app:agent`; run it again instead of editing")
+    assert "export type ChatData = {\n  progress: Progress;\n};" in text
     assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 0
     Path("chat.ts").write_text("old")
     assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 1

@@ -1,9 +1,9 @@
 """The Python side of ``useChat``: connect any agent to a Vercel AI SDK front end."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from usechat.errors import PublicError, UnknownEvent, UsechatError
+from usechat.lazy import lazy_names
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import model_messages, repair_messages
 from usechat.protocol.parts import (
@@ -26,9 +26,10 @@ from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.validation import ToolSchema, validate_messages
 
 if TYPE_CHECKING:
+    from usechat.pauses.questions import ask_page
     from usechat.server.endpoints import chat_response
     from usechat.sources import Adapter, AdapterSource, ChatTransport, parts_of
-    from usechat.turn import AgentInfo, Turn, current_turn, emit
+    from usechat.turn import AgentInfo, Turn, current_turn, emit, replayable
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "UnknownEvent",
     "UsechatError",
     "__version__",
+    "ask_page",
     "chat_response",
     "current_turn",
     "emit",
@@ -67,6 +69,7 @@ __all__ = [
     "model_messages",
     "parts_of",
     "repair_messages",
+    "replayable",
     "validate_messages",
 ]
 
@@ -77,14 +80,12 @@ _HOMES = {
     "AgentInfo": "usechat.turn",
     "ChatTransport": "usechat.sources",
     "Turn": "usechat.turn",
+    "ask_page": "usechat.pauses.questions",
     "chat_response": "usechat.server.endpoints",
     "current_turn": "usechat.turn",
     "emit": "usechat.turn",
     "parts_of": "usechat.sources",
+    "replayable": "usechat.turn",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

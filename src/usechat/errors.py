@@ -17,9 +17,11 @@ UsechatError
 │   ├── RequestRefused            it answered with a status that is no success (``status``, ``body``)
 │   └── NotAStream                it answered with something that is no UI message stream
 ├── PublicError                   a failure whose text the user may read
+│   ├── UnknownOutcome            a process died in a step of an agent function (``step``)
 │   └── Unreachable               a remote flow cannot be reached
 ├── RequestError                  status: an HTTP status for the client, and a sentence
 │   ├── InvalidRequest            400: not a chat request
+│   │   └── AmbiguousLength       400: the request has two lengths
 │   ├── Unauthenticated           401: no valid credentials
 │   ├── ForeignOrigin             403: a page of another site
 │   ├── ChatNotFound              404: no such chat, or somebody else's
@@ -33,6 +35,7 @@ UsechatError
 │   ├── ClientLeft                499: the client left while its request waited
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
+│   ├── AgentUnreachable          503: what runs the agent does not answer
 │   ├── TooManyWaiting            503: too many turns wait for an agent process
 │   ├── ChatsUnreachable          503: the chat store does not answer
 │   ├── CannotCheckTokens         503: the token file is broken
@@ -83,6 +86,8 @@ from typing import Any
 __all__ = [
     "AccessUnknown",
     "AgentFailed",
+    "AgentUnreachable",
+    "AmbiguousLength",
     "AnswerTimedOut",
     "CannotAnswer",
     "CannotCheckTokens",
@@ -146,6 +151,7 @@ __all__ = [
     "UnknownAccess",
     "UnknownChunkType",
     "UnknownEvent",
+    "UnknownOutcome",
     "UnknownRelease",
     "UnknownRule",
     "Unprocessable",
@@ -310,6 +316,10 @@ class InvalidRequest(RequestError):
     """
 
 
+class AmbiguousLength(InvalidRequest):
+    """400: the request has both ``Content-Length`` and ``Transfer-Encoding``, which hides one request in another."""
+
+
 class RequestTooLarge(RequestError):
     """413: the request exceeds a limit, which the text names. ``Settings.limits`` sets the limits."""
 
@@ -337,6 +347,7 @@ class MissingDependency(UsechatError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'usechat[{extra}]'")
+        self.name = package
 
 
 class PublicError(UsechatError):
@@ -349,6 +360,22 @@ class PublicError(UsechatError):
         ...
     usechat.errors.PublicError: The booking system is closed until 8:00.
     """
+
+
+class UnknownOutcome(PublicError):
+    """A process died while it called the function of a step (``turn.step``); nobody knows whether that took effect.
+
+    ``step`` is the name of the step. Catch it to find out, such as by asking the payment provider.
+
+    >>> raise UnknownOutcome("pay")
+    Traceback (most recent call last):
+        ...
+    usechat.errors.UnknownOutcome: The server was interrupted in the step 'pay'. It is not known whether it took effect.
+    """
+
+    def __init__(self, step: str) -> None:
+        super().__init__(f"The server was interrupted in the step {step!r}. It is not known whether it took effect.")
+        self.step = step
 
 
 class Unreachable(PublicError):
@@ -453,6 +480,15 @@ class StoreUnreachable(RequestError):
 
     def __init__(self) -> None:
         super().__init__("The run store cannot be reached.")
+
+
+class AgentUnreachable(RequestError):
+    """503: what runs the agent does not answer, such as a Temporal server. The log says why."""
+
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The agent cannot be reached. Please try again later.")
 
 
 class TooManyWaiting(RequestError):

@@ -1,7 +1,7 @@
 """The threads in which plain functions and generators run: a limited number at once, with a queue in front.
 
 asyncio's own executor has a few threads more than the machine has cores, which is meant for short work; agents wait for
-models for minutes. Here each call gets a thread of its own, at most ``maximum`` at the same time. A call that was
+models for minutes. Here each call gets its own thread, at most ``maximum`` at the same time. A call that was
 abandoned, because its turn was stopped, no longer counts: one that hangs does not block the others. Threads are
 daemons, so that a hanging one does not keep the process from exiting; at the exit they get a few seconds.
 """
@@ -52,11 +52,11 @@ class AgentThreads:
 
         def call() -> None:
             try:
-                found = function(*arguments)
+                value = function(*arguments)
             except BaseException as error:  # SystemExit, too: it is for the caller to handle
                 tell(result.set_exception, _raisable(error))
             else:
-                tell(result.set_result, found)
+                tell(result.set_result, value)
 
         def tell(settle: Callable[[Any], None], outcome: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits for the result
@@ -75,8 +75,8 @@ class AgentThreads:
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that is async or not, and return its result. One that is not async runs in a thread."""
         with contained():
-            found = function(*arguments) if is_async(function) else await self.run(function, *arguments)
-            return await found if inspect.isawaitable(found) else found
+            result = function(*arguments) if is_async(function) else await self.run(function, *arguments)
+            return await result if inspect.isawaitable(result) else result
 
     async def finish(self, seconds: float) -> None:
         """Wait until all threads have ended, abandoned ones too, at most ``seconds``."""

@@ -6,37 +6,77 @@ connects the turn with the run that writes the stream, stops it, and counts what
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeAlias, overload
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, overload
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET
 
 from usechat.errors import LocalProtocolError
-from usechat.paused_states import MemoryStates, PausedStates
+from usechat.ids import new_id
+from usechat.pauses.states import MemoryStates, PausedStates
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
+from usechat.protocol.values import read_json
 from usechat.threads import AgentThreads
 
 __all__ = [
+    "WAIT_SECONDS",
     "AgentInfo",
+    "Answer",
     "Identity",
+    "PageQuestion",
     "SourceObserver",
+    "Steps",
     "Turn",
     "TurnContext",
     "current_context",
     "current_turn",
     "emit",
+    "is_replayable",
+    "replayable",
+    "replayable_tools",
+    "thread_id",
+    "yield_once",
 ]
 
 Write: TypeAlias = Callable[[Part], bool | None]
 """Writes a part to the stream, and tells whether the source should yield to the event loop."""
-Ask: TypeAlias = Callable[[Any], Coroutine[Any, Any, ToolOutput | None]]
-"""Shows a question to the page, and returns its answer; ``None`` if there will be none."""
+Pause: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+Feed: TypeAlias = Callable[[Any], None]
+Answer: TypeAlias = ApprovalAnswer | ToolOutput | None
+"""What a person answered; ``None`` if there will be no answer."""
+WAIT_SECONDS: Final = 3600.0
+"""How long a question waits for its answer."""
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+_LARGEST_RESULT: Final = 1_000_000
+"""How many characters the JSON of a step's result may have."""
+
+
+class PageQuestion(msgspec.Struct, frozen=True):
+    """What the page is asked while a turn runs (:mod:`usechat.pauses`).
+
+    ``call_id`` is the call that the answer settles. ``show`` sends the parts that ask, unless the source has done so;
+    it is called when the turn ends. A question that belongs to no call of the agent is shown ``is_apart``, in a step
+    that has no other calls: the page posts again as soon as every call of the last step is answered. The turn ends
+    ``settle_seconds`` after its last question, so that questions that are asked in parallel reach the page together.
+    """
+
+    call_id: str
+    show: Callable[[], object] = tuple
+    is_apart: bool = False
+    settle_seconds: float = 0
+    wait_seconds: float = WAIT_SECONDS
+
+
+Ask: TypeAlias = Callable[[PageQuestion], Coroutine[Any, Any, Answer]]
+"""Shows a question to the page, and returns its answer."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -62,6 +102,15 @@ class Identity(msgspec.Struct, frozen=True):
         return [("subject", self.subject)]
 
 
+def thread_id(turn: "Turn") -> str:
+    """Return the id under which a framework remembers the chat.
+
+    Clients choose the ids of chats, so the caller's identity is part of it: a caller cannot open another's thread.
+    """
+    subject = "" if turn.identity is None else turn.identity.subject
+    return "/".join(quote(text, safe="", errors="surrogatepass") for text in (subject, turn.chat_id or new_id()))
+
+
 class AgentInfo(msgspec.Struct, frozen=True):
     """The agent of a framework that answers a turn, for spans and metrics; see :class:`~usechat.AdapterSource`.
 
@@ -78,10 +127,13 @@ class AgentInfo(msgspec.Struct, frozen=True):
 class _Outlet:
     """Where the parts of a turn go. The turn and its context share it, so that neither keeps the other alive."""
 
-    __slots__ = ("loop", "should_yield", "stopped", "thread", "write")
+    __slots__ = ("loop", "should_yield", "step_counts", "steps", "stopped", "thread", "threads", "write")
 
-    def __init__(self) -> None:
+    def __init__(self, threads: AgentThreads) -> None:
         self.write: Write = _not_begun
+        self.threads = threads
+        self.steps: Steps | None = None
+        self.step_counts: dict[str, int] = {}
         self.stopped = False
         self.should_yield = False
         self.loop = asyncio.get_running_loop()
@@ -101,6 +153,23 @@ def _not_begun(_part: Part) -> bool:
 
 def _over(_part: Part) -> bool:
     return False
+
+
+def _no_adapter(_event: Any) -> None:
+    raise LocalProtocolError("no adapter reads the events of this turn")
+
+
+async def _cannot_ask(_question: PageQuestion) -> Answer:
+    raise LocalProtocolError("no run drives this turn, so nobody can wait for an answer of the page")
+
+
+async def _too_late(_question: PageQuestion) -> Answer:
+    raise LocalProtocolError("the turn is over in which this code was started; open MCP sessions in each turn anew")
+
+
+async def yield_once() -> None:
+    """Yield to the event loop: the pause of a source that no reader holds back."""
+    await asyncio.sleep(0)
 
 
 class Turn:
@@ -177,7 +246,7 @@ class Turn:
     def tool_outputs(self) -> list[ToolOutput]:
         """The outputs of client-side tools, for calls that were open.
 
-        A server takes an output only for a call that waits for one. Code that makes turns of its own gets all of them.
+        A server takes an output only for a call that waits for one. Code that creates turns itself gets all of them.
         """
         return self.request.tool_outputs
 
@@ -188,7 +257,7 @@ class Turn:
 
     @property
     def stopped(self) -> bool:
-        """Whether the turn was stopped. Code in threads looks at it now and then, and returns."""
+        """Whether the turn was stopped. Code in threads checks it regularly, and returns."""
         return self._outlet.stopped
 
     def send(self, part: Part) -> None:
@@ -220,33 +289,114 @@ class Turn:
         """
         self._outlet.send(Data.of(name, id, transient) if data is UNSET else Data(name, data, id, transient))
 
+    async def step(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function, async or not, once in the life of this answer, and return its result.
 
-class SourceObserver(Protocol):
-    """Counts what a source reports besides its answer; metrics implement it."""
+        Where chats are stored the result is stored before this returns. If the process dies later, the agent function
+        starts again in another one, and gets the stored result without a call. If the process dies in the function,
+        the next attempt raises :class:`~usechat.errors.UnknownOutcome`, unless the function is :func:`replayable`.
+
+        A step is known by its name, and by how often the name was used before in this answer. The result must be JSON,
+        of at most a million characters; it is returned as JSON gives it back, so that a tuple becomes a list. Raises
+        :class:`~usechat.errors.LocalProtocolError` for any other result, and what the function raises.
+
+        >>> async def agent(turn):
+        ...     yield f"The plan: {await turn.step('plan', len, turn.text)}"
+        >>> from usechat.testing import AgentClient
+        >>> with AgentClient(agent) as client:
+        ...     client.ask("hi").text
+        'The plan: 2'
+        """
+        outlet = self._outlet
+        ordinal = outlet.step_counts[name] = outlet.step_counts.get(name, 0) + 1
+        steps = outlet.steps
+        if steps is not None:
+            stored = await steps.begin(name, ordinal, is_replayable=is_replayable(function))
+            if stored is not None:
+                return read_json(stored)
+        result = _step_result(name, await outlet.threads.call(function, *arguments))
+        if steps is not None:
+            await steps.end(name, ordinal, result)
+        return read_json(result)
+
+
+def _step_result(name: str, value: Any) -> str:
+    try:
+        result = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise LocalProtocolError(f"the result of the step {name!r} is no JSON, but {type(value).__name__}") from None
+    if len(result) > _LARGEST_RESULT:
+        raise LocalProtocolError(
+            f"the result of the step {name!r} has {len(result)} characters; at most {_LARGEST_RESULT} are stored"
+        )
+    return result
+
+
+class Steps(Protocol):
+    """Stores the steps of one answer."""
+
+    async def begin(self, name: str, ordinal: int, *, is_replayable: bool) -> str | None:
+        """Store that a step begins; return its result, as JSON, if it has returned before.
+
+        Raises :class:`~usechat.errors.UnknownOutcome` if a process died in it, unless it ``is_replayable``, and a
+        ``PublicError`` if the run must end instead.
+        """
+        ...
+
+    async def end(self, name: str, ordinal: int, result: str) -> None:
+        """Store the result of a step."""
+        ...
+
+
+_replayable_tools: Final[set[str]] = set()
+
+
+def replayable(function: FunctionT) -> FunctionT:
+    """Mark a function that may run again after its process died in it: a step (``Turn.step``), or a tool of an agent.
+
+    Calling it twice must do no harm. A tool is known by the name of its function. Returns the function.
+
+    >>> @replayable
+    ... def look_up(city: str) -> str:
+    ...     return f"Sunny in {city}"
+    >>> look_up("Berlin")
+    'Sunny in Berlin'
+    """
+    cast("Any", function).usechat_replayable = True
+    _replayable_tools.add(function.__name__)
+    return function
+
+
+def is_replayable(function: Callable[..., Any]) -> bool:
+    """Tell whether a function was marked with :func:`replayable`."""
+    return getattr(function, "usechat_replayable", False) is True
+
+
+def replayable_tools() -> frozenset[str]:
+    """Return the names of the functions that were marked with :func:`replayable`."""
+    return frozenset(_replayable_tools)
+
+
+class SourceObserver:
+    """Hears what a source reports besides its answer; override what you need."""
 
     def source_unreachable(self) -> None:
-        """An upstream connection could not be opened."""
-        ...
+        """Called when an upstream connection could not be opened."""
 
     def source_connected(self) -> None:
-        """An upstream connection was opened."""
-        ...
+        """Called when an upstream connection was opened."""
 
     def source_disconnected(self) -> None:
-        """An upstream connection was closed."""
-        ...
+        """Called when an upstream connection was closed."""
 
     def event_unknown(self, kind: str) -> None:
-        """A source sent an event that its adapter does not know."""
-        ...
+        """Called when a source sent an event that its adapter does not know."""
 
     def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
-        """An agent begins to answer a turn. Called in the task of the turn: what is set there reaches the framework."""
-        ...
+        """Called when an agent of a framework starts to answer, in the task of the turn: it sees variables set here."""
 
     def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
-        """An agent has ended, in the same task: with the last part that it said, or with an exception."""
-        ...
+        """Called when an agent of a framework has ended, in the same task: with its last part, or with an exception."""
 
 
 class TurnContext:
@@ -256,7 +406,7 @@ class TurnContext:
     the loop's thread.
     """
 
-    __slots__ = ("_observer", "_outlet", "ask", "send", "states", "threads", "turn")
+    __slots__ = ("_observer", "ask", "feed", "outlet", "pause", "run_id", "send", "states", "threads", "turn")
 
     def __init__(
         self,
@@ -269,13 +419,20 @@ class TurnContext:
         observer: SourceObserver | None = None,
         threads: AgentThreads | None = None,
     ) -> None:
+        self.run_id = ""
+        """The id of the run that drives the turn, which sets it; runs that answer the same turn again have the same."""
         self.threads = threads or AgentThreads()
         """Where plain functions and generators answer."""
         self.states: PausedStates = MemoryStates()
         """Where agents that pause keep their states; a run puts its store here."""
-        self.ask: Ask | None = None
-        """Asks the page while the turn runs; call it in ``loop``. A source that can wait for the answer sets it."""
-        self._outlet = outlet = _Outlet()
+        self.ask: Ask = _cannot_ask
+        """Asks the page while the turn runs; call it in ``loop``. The run that drives the turn sets it."""
+        self.feed: Feed = _no_adapter
+        """Sends the parts of an event that the framework tells outside of its events, such as in a callback."""
+        self.pause: Pause = yield_once
+        """Yields to the event loop when much was sent without a pause; a run may wait longer, for its readers."""
+        self.outlet = outlet = _Outlet(self.threads)
+        """Where the parts go; a waiting task writes to other places in later turns."""
         self.turn = Turn(
             request,
             outlet,
@@ -291,30 +448,44 @@ class TurnContext:
     @property
     def write(self) -> Write:
         """The function that writes a part at once, for the loop's own thread; it tells whether to yield to the loop."""
-        return self._outlet.write
+        return self.outlet.write
 
     def relay(self, part: Part) -> bool | None:
         """Write a part wherever the parts of this turn go now. For other contexts, which may outlive a connection."""
-        return self._outlet.write(part)
+        return self.outlet.write(part)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of the turn."""
-        return self._outlet.loop
+        return self.outlet.loop
 
     @property
     def stopped(self) -> bool:
         """Whether the turn was stopped."""
-        return self._outlet.stopped
+        return self.outlet.stopped
 
     def connect(self, write: Write) -> None:
         """Let ``write`` take the parts of this turn from now on."""
-        self._outlet.write = write
+        self.outlet.write = write
 
     def disconnect(self, write: Write) -> None:
-        """Drop further parts. Does nothing if another function than ``write`` takes them by now."""
-        if self._outlet.write == write:
-            self._outlet.write = _over
+        """Drop further parts, unless another function than ``write`` takes them by now."""
+        self.pause = yield_once  # that of a run would keep the run
+        if self.outlet.write == write:
+            self.outlet.write = _over
+
+    @contextmanager
+    def fed_by(self, feed: Feed) -> Iterator[None]:
+        """Let ``feed`` take events that are told outside of the framework's events."""
+        self.feed = feed
+        try:
+            yield
+        finally:
+            self.feed = _no_adapter
+
+    def withdraw_ask(self) -> None:
+        """Refuse further questions: nobody can wait for their answers any more."""
+        self.ask = _too_late
 
     def fork(self, write: Write) -> "TurnContext":
         """Return a context of the same request for work that may outlive the turn; ``write`` takes its parts."""
@@ -329,7 +500,10 @@ class TurnContext:
             threads=self.threads,
         )
         forked.connect(write)
+        forked.run_id = self.run_id
         forked.states = self.states
+        forked.outlet.steps = self.outlet.steps
+        forked.outlet.step_counts = self.outlet.step_counts
         return forked
 
     def enter(self) -> None:
@@ -338,17 +512,17 @@ class TurnContext:
 
     def stop(self) -> None:
         """Raise the flag that code in threads looks at."""
-        self._outlet.stopped = True
+        self.outlet.stopped = True
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call a function in the loop's thread, after everything that was sent before. From any thread."""
-        self._outlet.loop.call_soon_threadsafe(callback, *arguments)
+        self.outlet.loop.call_soon_threadsafe(callback, *arguments)
 
     async def yield_to_loop(self) -> None:
-        """Yield to the event loop if much was sent without a pause. A source calls it between two events."""
-        if self._outlet.should_yield:
-            self._outlet.should_yield = False
-            await asyncio.sleep(0)
+        """Pause if much was sent without a pause. A source calls it between two events."""
+        if self.outlet.should_yield:
+            self.outlet.should_yield = False
+            await self.pause()
 
     def source_unreachable(self) -> None:
         """Count an upstream connection that could not be opened."""

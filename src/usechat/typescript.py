@@ -28,6 +28,15 @@ AgentT = TypeVar("AgentT")
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _SIMPLE: Final = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_SENT_METADATA: Final = """\
+export type SentMetadata = {
+  finishReason?: string;
+  usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number } & Record<string, unknown>;
+  usechat?: { pending: Array<string>; signature?: string; approvals?: Record<string, string> };
+};"""
+"""The metadata that usechat sends by itself: the end and the usage of an answer, and the calls that wait for the page.
+
+The metadata of an agent may have the same keys, and replaces them."""
 _registered: list[tuple[Any, "ChatTypes"]] = []
 
 
@@ -92,13 +101,15 @@ def types_of(agent: Any) -> ChatTypes:
     >>> types_of(agent).metadata
     <class 'int'>
     """
-    found = [types for known, types in _registered if known is agent]
+    registrations = [types for candidate, types in _registered if candidate is agent]
     tools: dict[str, ToolTypes] = dict(_described_tools(agent))
     data: dict[str, Described] = {}
-    for types in found:
+    for types in registrations:
         tools |= types.tools
         data |= types.data
-    return ChatTypes(tools=tools, data=data, metadata=next((one.metadata for one in found if one.metadata), None))
+    return ChatTypes(
+        tools=tools, data=data, metadata=next((one.metadata for one in registrations if one.metadata), None)
+    )
 
 
 def _described_tools(agent: Any) -> Iterator[tuple[str, ToolTypes]]:
@@ -126,7 +137,13 @@ def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:
     <BLANKLINE>
     export type ChatData = {};
     <BLANKLINE>
-    export type ChatMetadata = unknown;
+    export type SentMetadata = {
+      finishReason?: string;
+      usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number } & Record<string, unknown>;
+      usechat?: { pending: Array<string>; signature?: string; approvals?: Record<string, string> };
+    };
+    <BLANKLINE>
+    export type ChatMetadata = SentMetadata;
     <BLANKLINE>
     export type ChatMessage = UIMessage<ChatMetadata, ChatData, ChatTools>;
     <BLANKLINE>
@@ -138,12 +155,16 @@ def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:
         for name, tool in types.tools.items()
     }
     data = {name: writer.type(kind, f"data-{name}", is_sent=True) for name, kind in types.data.items()}
-    metadata = writer.type(types.metadata, "the metadata", is_sent=True)
+    own = writer.type(types.metadata, "the metadata", is_sent=True)
+    has_own = types.metadata is not None
+    metadata = "Omit<SentMetadata, keyof AgentMetadata> & AgentMetadata" if has_own else "SentMetadata"
     blocks = [
         f'// Written by `{source}`; run it again instead of editing this file.\nimport type {{ UIMessage }} from "ai";',
         *(f"export type {name} = {text};" for name, text in writer.named.items()),
         f"export type ChatTools = {_object(tools)};",
         f"export type ChatData = {_object(data)};",
+        _SENT_METADATA,
+        *([f"export type AgentMetadata = {own};"] if has_own else []),
         f"export type ChatMetadata = {metadata};",
         "export type ChatMessage = UIMessage<ChatMetadata, ChatData, ChatTools>;",
     ]
@@ -159,8 +180,11 @@ def _key(name: str) -> str:
     return name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
 
 
-_RESERVED: Final = frozenset({"Array", "ChatData", "ChatMessage", "ChatMetadata", "ChatTools", "Record", "UIMessage"})
-"""The names that every file uses with a meaning of its own."""
+_RESERVED: Final = frozenset(
+    {"AgentMetadata", "Array", "ChatData", "ChatMessage", "ChatMetadata", "ChatTools"}
+    | {"Omit", "Record", "SentMetadata", "UIMessage"}
+)
+"""The names that every generated file defines or uses itself."""
 
 
 class _TypeWriter:
@@ -177,9 +201,9 @@ class _TypeWriter:
         schema, has_all_fields = _schema_of(described, place, is_sent=is_sent)
         return _Document(self, schema, has_all_fields).text(schema)
 
-    def name_for(self, wanted: str, schema: Any, *, has_all_fields: bool) -> tuple[str, bool]:
+    def name_for(self, title: str, schema: Any, *, has_all_fields: bool) -> tuple[str, bool]:
         """Return a name for a definition, and whether it is new: two of one name that differ get two."""
-        base = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", wanted)) or "Type"
+        base = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", title)) or "Type"
         text = json.dumps(schema, sort_keys=True)
         source = (text, has_all_fields and ('"properties"' in text or '"$ref"' in text))
         number = 1
@@ -201,7 +225,7 @@ def _schema_of(described: Described, place: str, *, is_sent: bool) -> tuple[Sche
         omits = getattr(getattr(described, "__struct_config__", None), "omit_defaults", False)
         hook = functools.partial(_pydantic_schema, is_sent=is_sent)
         return msgspec.json.schema(described, schema_hook=hook), is_sent and not omits
-    except Exception as error:  # whatever a library says about a type that it cannot describe
+    except Exception as error:  # libraries raise any error for a type that they cannot describe
         raise InvalidSetting(f"{place} cannot be described: {error}") from error
 
 
@@ -271,12 +295,12 @@ class _Document:
         others = schema.get("additionalProperties")
         if not fields:
             return f"Record<string, {self.text({} if others is None or others is True else others)}>"
-        known = f"{{ {'; '.join(fields)} }}"
-        return known if not others or others is True else f"{known} & Record<string, unknown>"
+        object_type = f"{{ {'; '.join(fields)} }}"
+        return object_type if not others or others is True else f"{object_type} & Record<string, unknown>"
 
-    def _reference(self, wanted: str) -> str:
-        schema = self._definitions.get(wanted, {})
-        name, is_new = self._writer.name_for(wanted, schema, has_all_fields=self._has_all_fields)
+    def _reference(self, key: str) -> str:
+        schema = self._definitions.get(key, {})
+        name, is_new = self._writer.name_for(key, schema, has_all_fields=self._has_all_fields)
         if is_new:
             self._writer.named[name] = "unknown"  # its place, before what it refers to
             self._writer.named[name] = self.text(schema)

@@ -30,7 +30,7 @@ class Assistant(AgentExecutor):  # type: ignore[misc]
     def __init__(self, agent: Any) -> None:
         self._agent = agent
         self._remembered: dict[str, list[Any]] = {}
-        self._asked: dict[str, str] = {}
+        self._open_calls: dict[str, str] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -45,19 +45,19 @@ class Assistant(AgentExecutor):  # type: ignore[misc]
         output = running.result()
         if isinstance(output, DeferredToolRequests):
             [call] = output.calls
-            self._asked[context.task_id] = call.tool_call_id
+            self._open_calls[context.task_id] = call.tool_call_id
             await updater.requires_input(updater.new_agent_message([new_text_part("Where are you?")]))
         else:
             await updater.complete()
 
     async def _run(self, context: RequestContext, updater: TaskUpdater) -> Any:
-        call_id = self._asked.pop(context.task_id, None)
+        call_id = self._open_calls.pop(context.task_id, None)
         results = DeferredToolResults(calls={call_id: context.get_user_input()}) if call_id else None
-        asked = None if call_id else [_content(part) for part in context.message.parts]
+        prompt = None if call_id else [_content(part) for part in context.message.parts]
         remembered = self._remembered.get(context.context_id)
         artifact, output = 0, None
         async with self._agent.run_stream_events(
-            asked, message_history=remembered, deferred_tool_results=results
+            prompt, message_history=remembered, deferred_tool_results=results
         ) as events:
             async for event in events:
                 match event:

@@ -87,8 +87,6 @@ class Framework(msgspec.Struct, frozen=True):
     """The name of the agent that a tool asks, as the page shows it."""
     sub_agent_tool: str = "research"
     """The tool that asks it, as the page shows it."""
-    with_every_client: bool = True
-    """Whether it is run live with every client, and not with the newest one alone; recordings are played with all."""
     shows_tools: bool = True
     """Whether it tells which tools the agent calls."""
     keeps_order: bool = True

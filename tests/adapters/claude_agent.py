@@ -17,8 +17,8 @@ PREFIX = f"mcp__{SERVER}__"
 
 
 def _tool(name: str, parameter: str, run: Callable[[str], Any]) -> Any:
-    async def call(given: dict[str, Any]) -> dict[str, Any]:
-        result = run(given[parameter])
+    async def call(arguments: dict[str, Any]) -> dict[str, Any]:
+        result = run(arguments[parameter])
         text = result if isinstance(result, str) else json.dumps(result)
         return {"content": [{"type": "text", "text": text}]}
 
@@ -29,8 +29,8 @@ def mcp_server(deeds: Deeds) -> Any:
     """Return an MCP server with the tools of the scripts."""
 
     @tool("slow", "slow", {"task": str})  # type: ignore[untyped-decorator]
-    async def slow(given: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": await deeds.slow(given["task"])}]}
+    async def slow(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": await deeds.slow(arguments["task"])}]}
 
     tools = [
         _tool("weather", "city", deeds.weather),

@@ -34,7 +34,7 @@ def node(model: ScriptedModel, home: str, node_id: str = "assistant", **more: An
 
 
 def flow(*nodes: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Return a flow of its own: agents of one flow, chat and node share their memory."""
+    """Return a new flow: agents of one flow, chat and node share their memory."""
     return {"name": f"claude-{new_id()}", "nodes": list(nodes), "edges": [], **fields}
 
 

@@ -7,6 +7,7 @@ _NEEDS = {
     "agents": [
         "test_openai_agents.py",
         "test_openai_agents_pauses.py",
+        "test_openai_agents_storing.py",
         "test_bench_frameworks.py",
         "test_examples.py",
         "test_outputs.py",

@@ -26,14 +26,14 @@ def chat_model(model: ScriptedModel, api: Api) -> Any:
     return LLM("openai/gpt-4o", base_url=model.openai_url, api_key="none", max_retries=0, **more)
 
 
-def tool(told: str, function: Callable[..., Any], argument: str) -> BaseTool:
+def tool(tool_name: str, function: Callable[..., Any], argument: str) -> BaseTool:
     class Made(BaseTool):  # type: ignore[misc]
-        name: str = told
+        name: str = tool_name
         description: str = "Do what its name says."
-        args_schema: type[Any] = create_model(told, **{argument: (str, ...)})  # type: ignore[call-overload]
+        args_schema: type[Any] = create_model(tool_name, **{argument: (str, ...)})  # type: ignore[call-overload]
 
-        def _run(self, **given: str) -> Any:
-            return function(**given)
+        def _run(self, **arguments: str) -> Any:
+            return function(**arguments)
 
     return Made()
 

@@ -52,6 +52,6 @@ def fields(answers: Sequence[ModelAnswer]) -> Iterator[ModelAnswer]:
             yield last if is_whole else msgspec.structs.replace(answer, text=streamed)
 
 
-def _fields(**found: str) -> ModelAnswer:
-    pieces = [piece for name, value in found.items() for piece in ("[[ ## ", name, " ## ]]\n", value, "\n\n")]
+def _fields(**fields: str) -> ModelAnswer:
+    pieces = [piece for name, value in fields.items() for piece in ("[[ ## ", name, " ## ]]\n", value, "\n\n")]
     return ModelAnswer(text=[*pieces, "[[ ## ", "completed", " ## ]]"])

@@ -1,4 +1,4 @@
-"""The agent of the scripts as a function with a loop of its own, around LiteLLM."""
+"""The agent of the scripts as a function that calls the model in a loop, with LiteLLM."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The agent of the scripts as a function with a loop of its own, around the clients of OpenAI and Anthropic."""
+"""The agent of the scripts as a function that calls the model in a loop, with the clients of OpenAI and Anthropic."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -51,17 +51,17 @@ def agent_of(ask: Ask, deeds: Deeds) -> Any:
     async def answer(turn: Turn) -> AsyncIterator[Part]:
         history = conversation.history(turn)
         while True:
-            said: list[Part] = []
+            parts: list[Part] = []
             async for part in await ask(history):
-                said.append(part)
+                parts.append(part)
                 yield part
-            calls = [part for part in said if isinstance(part, ToolCall) and not part.provider_executed]
+            calls = [part for part in parts if isinstance(part, ToolCall) and not part.provider_executed]
             if not calls or any(call.tool_name == "location" for call in calls):
                 return  # the page answers
             for call in calls:
-                said.append(await _run(deeds, call))
-                yield said[-1]
-            history += conversation.messages_of(said)
+                parts.append(await _run(deeds, call))
+                yield parts[-1]
+            history += conversation.messages_of(parts)
 
     return answer
 

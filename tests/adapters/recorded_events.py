@@ -38,8 +38,8 @@ def encoded(value: Any) -> Json:
         case set() | frozenset():
             return sorted(encoded(each) for each in value)
     fields = value.__dict__ if not dataclasses.is_dataclass(value) else _fields(value)
-    kept = {name: encoded(each) for name, each in fields.items() if _is_kept(name, each)}
-    return {_TYPE: type(value).__name__, **kept}
+    values = {name: encoded(each) for name, each in fields.items() if _is_kept(name, each)}
+    return {_TYPE: type(value).__name__, **values}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -69,7 +69,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="a2a_agent:make",
         adapter="a2a:A2aAdapter",
         apis=("chat",),
-        with_every_client=False,
         limits={
             "streamed tool input": _A2A_TOOLS,
             "two parallel tools": _A2A_TOOLS,
@@ -138,7 +137,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="crewai_agent:make",
         adapter="crewai:CrewAiAdapter",
         apis=("chat", "anthropic"),
-        with_every_client=False,
         limits={
             "stop in a tool": _THREAD,
             **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
@@ -152,7 +150,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="crewai_agent:make",
         adapter="crewai:CrewAiAdapter",
         apis=("responses",),
-        with_every_client=False,
         limits={
             "an answer that is cut off": _CUT_OFF,
             "stop in a tool": _THREAD,
@@ -169,7 +166,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="dspy_agent:make",
         adapter="dspy:DspyAdapter",
         apis=("chat",),
-        with_every_client=False,
         limits={
             "streamed tool input": _WHOLE_INPUT,
             "two parallel tools": "`ReAct` calls one tool at a time.",
@@ -216,7 +212,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="haystack_agent:make",
         adapter="haystack:HaystackAdapter",
         apis=("chat",),
-        with_every_client=False,
         limits={"sub-agent": _SUB_AGENT, **dict.fromkeys(_APPROVALS, _NO_APPROVALS)},
         not_played=_CHAT_COMPLETIONS | {"client tool"},
     ),
@@ -226,7 +221,6 @@ RECORDED_FRAMEWORKS: Final = (
         factory="smolagents_agent:make",
         adapter="smolagents:SmolagentsAdapter",
         apis=("chat",),
-        with_every_client=False,
         limits={
             "an answer that is cut off": _CUT_OFF,
             "stop in a tool": _THREAD,

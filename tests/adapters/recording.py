@@ -1,8 +1,9 @@
 """Recordings of what frameworks did in the scripts, so that `make test` plays them where no framework is installed.
 
-A recording is what happened in each turn of a script, in order: the events that the framework gave, the requests that
-reached the model, what the tools did, and what they sent to the page themselves. The replay gives the same events to
-the same adapter, behind the same server and the same npm clients, so that the script's own assertions hold for both.
+A recording is what happened in each run of a script, in order: the events that the framework gave, the requests that
+reached the model, what the tools did, what they sent to the page themselves, and what they asked it. A run that waits
+for an answer goes on in the turn that brings it. The replay gives the same events to the same adapter, behind the same
+server and the same npm clients, so that the script's own assertions hold for both.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from usechat.parts import Part
 from usechat.server import ChatApp
 from usechat.sources import as_source
 from usechat.testing import ScriptedModel
-from usechat.turn import AgentInfo, Turn, current_context
+from usechat.turn import AgentInfo, Answer, PageQuestion, Turn, TurnContext, current_context
 
 Json = Any
 DIRECTORY: Final = Path(__file__).parent / "recordings"
@@ -57,7 +58,7 @@ class Recorder(FrameworkSource[Any]):
         self._source = source
         self._model = model
         self._deeds = deeds
-        self._seen = [0, 0, 0]
+        self._counts = [0, 0, 0]
         self._turn: Turn | None = None
         deeds.done = _Noted(self._note_stop)
         self.adapter = source.adapter
@@ -90,22 +91,41 @@ class Recorder(FrameworkSource[Any]):
                 await close()
 
     def _note_sent(self) -> None:
-        """Write down what code that the framework calls sends; the adapter's parts take another way."""
+        """Write down what code that the framework calls sends and asks; the adapter's parts take another way."""
         context = current_context()
 
         def write(part: Part) -> bool | None:
-            self.note()
-            self.turns[-1].append({"sent": {"$type": type(part).__name__, **msgspec.structs.asdict(part)}})
+            self._add({"sent": {"$type": type(part).__name__, **msgspec.structs.asdict(part)}})
             return context.relay(part)
 
+        def feed(event: Any) -> None:
+            self._add({"fed": encoded(event)})
+            context.feed(event)
+
+        async def ask(question: PageQuestion) -> Answer:
+            def show() -> None:
+                begin = len(self.turns[-1])
+                question.show()
+                shown, self.turns[-1][begin:] = self.turns[-1][begin:], []
+                self._add({"asked": question.call_id, "is_apart": question.is_apart, "shown": shown})
+
+            try:
+                return await context.ask(msgspec.structs.replace(question, show=show))
+            finally:
+                self._add({"answered": question.call_id})
+
         forked = context.fork(write)
-        forked.ask = context.ask
+        forked.ask, forked.feed = ask, feed
         forked.enter()
+
+    def _add(self, entry: Json) -> None:
+        self.note()
+        self.turns[-1].append(entry)
 
     def _note_stop(self) -> None:
         """Note that the turn was stopped, once, before a tool says that it was cancelled.
 
-        Libraries cancel what waits in them for reasons of their own, so the turn is asked.
+        Libraries also cancel what waits in them while the turn goes on, so the turn is asked.
         """
         if self._turn is not None and self._turn.stopped and {"stopped": True} not in self.turns[-1]:
             self.note()
@@ -121,8 +141,8 @@ class Recorder(FrameworkSource[Any]):
         ]
         for index, (kind, entries) in enumerate(happened):
             if self.turns:
-                self.turns[-1] += ({kind: entry} for entry in entries[self._seen[index] :])
-            self._seen[index] = len(entries)
+                self.turns[-1] += ({kind: entry} for entry in entries[self._counts[index] :])
+            self._counts[index] = len(entries)
 
 
 def _without_machine(value: Json) -> Json:
@@ -149,8 +169,8 @@ def _noticing(awaitable: Awaitable[Any], when_cancelled: Callable[[], None]) -> 
         except StopIteration as end:
             return end.value
         try:
-            sent = yield waiting
-            step = partial(inner.send, sent)
+            value = yield waiting
+            step = partial(inner.send, value)
         except asyncio.CancelledError as error:
             when_cancelled()
             step = partial(inner.throw, error)
@@ -177,10 +197,10 @@ def recorded_chat(
 ) -> Iterator[tuple[Chat, Recorder]]:
     deeds = Deeds()
     with ScriptedModel(framework.answers(script.answers)) as model, ExitStack() as stack:
-        made = framework.make(model, api, deeds)
-        if isinstance(made, AbstractContextManager):  # an agent with a server of its own
-            made = stack.enter_context(made)
-        source = as_source(made)
+        agent = framework.make(model, api, deeds)
+        if isinstance(agent, AbstractContextManager):  # an agent that runs its own server
+            agent = stack.enter_context(agent)
+        source = as_source(agent)
         assert isinstance(source, FrameworkSource)
         recorder = Recorder(source, model, deeds)
         with serving({"agent": ChatApp(recorder)}) as served:
@@ -213,24 +233,44 @@ class Replay(FrameworkSource[Any]):
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:  # noqa: ARG002 (the recording knows what was asked)
         entries = iter(next(self._turns))
-        for entry in entries:
-            match entry:
-                case {"event": event}:
-                    await asyncio.sleep(0)
-                    yield decoded(event)
-                case {"raises": name, "text": text}:
-                    raise PublicError(text) if name == "PublicError" else type(name, (Exception,), {})(text)
-                case {"stopped": True}:
-                    try:
+        context = current_context()
+        questions: dict[str, asyncio.Task[Answer]] = {}
+        try:
+            for entry in entries:
+                match entry:
+                    case {"event": event}:
+                        await asyncio.sleep(0)
+                        yield decoded(event)
+                    case {"raises": name, "text": text}:
+                        raise PublicError(text) if name == "PublicError" else type(name, (Exception,), {})(text)
+                    case {"stopped": True}:
                         await asyncio.Event().wait()
-                    finally:
-                        for later in entries:
-                            self._happen(later)
-                case {"sent": sent}:
-                    fields = {name: value for name, value in sent.items() if name != "$type"}
-                    current_context().send(getattr(parts, sent["$type"])(**fields))
-                case _:
-                    self._happen(entry)
+                    case {"asked": call_id, "is_apart": is_apart, "shown": shown}:
+                        show = partial(self._tell_all, shown, context)
+                        question = PageQuestion(call_id, show, is_apart=is_apart)
+                        questions[call_id] = asyncio.create_task(_asking(context, question))
+                    case {"answered": call_id}:
+                        await questions[call_id]
+                    case _:
+                        self._tell(entry, context)
+        except asyncio.CancelledError:
+            for later in entries:
+                self._happen(later)
+            raise
+
+    def _tell_all(self, entries: Sequence[Json], context: TurnContext) -> None:
+        for entry in entries:
+            self._tell(entry, context)
+
+    def _tell(self, entry: Json, context: TurnContext) -> None:
+        match entry:
+            case {"fed": event}:
+                context.feed(decoded(event))
+            case {"sent": part}:
+                fields = {name: value for name, value in part.items() if name != "$type"}
+                context.send(getattr(parts, part["$type"])(**fields))
+            case _:
+                self._happen(entry)
 
     def _happen(self, entry: Json) -> None:
         match entry:
@@ -240,6 +280,10 @@ class Replay(FrameworkSource[Any]):
                 self._model.requests.append(request)
             case {"left": True}:
                 self._model.disconnects += 1
+
+
+async def _asking(context: TurnContext, question: PageQuestion) -> Answer:
+    return await context.ask(question)
 
 
 @contextmanager
@@ -256,8 +300,8 @@ def replayed_chat(
 def recordings_of(framework: Framework) -> Mapping[str, Sequence[Sequence[Json]]]:
     if not path_of(framework).exists():
         return {}
-    found: Mapping[str, Sequence[Sequence[Json]]] = json.loads(path_of(framework).read_text(encoding="utf-8"))
-    return found
+    recordings: Mapping[str, Sequence[Sequence[Json]]] = json.loads(path_of(framework).read_text(encoding="utf-8"))
+    return recordings
 
 
 def write_recordings(framework: Framework, recorded: Mapping[str, Collection[Collection[Json]]]) -> None:

@@ -7,7 +7,6 @@ something says so in its `limits`; the script then checks what it does instead.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +14,14 @@ import msgspec
 from tests.adapters.agents import SECRET, Api, Deeds, Framework
 from tests.conformance.http_client import Browser, Page, View, text_of
 from tests.conformance.served import Served, eventually, serving
+from tests.processor_waits import OwnTime
 from usechat.server import ChatApp
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 
 Json = Any
+
+_PROMPTLY: Final = 5.0
+"""Seconds in which a stop must have its effect, also on a busy machine: what is stopped would take a hundred."""
 
 
 class Chat:
@@ -51,12 +54,12 @@ class Chat:
         self.page.until(lambda view: len(view["requests"]) == requests + 1)
         return self.page.answer()
 
-    def stop(self, condition: Callable[[], object], what: str, *, seconds: float = 1) -> None:
-        """Stop the turn at the server: within a second the condition holds, and then the page knows."""
-        began = monotonic()
+    def stop(self, condition: Callable[[], object], what: str, *, seconds: float = _PROMPTLY) -> None:
+        """Stop the turn at the server: the condition holds long before the turn would end by itself."""
+        elapsed = OwnTime()
         self._served.post("/agent/api/chat/chat-1/stop")
         eventually(condition, what)
-        assert monotonic() - began < seconds
+        assert elapsed.seconds < seconds
         self.page.until(lambda view: view["calls"] == 0 and view["status"] in ("ready", "error"))
 
     def tools(self) -> list[Json]:
@@ -128,8 +131,8 @@ def words(view: View) -> str:
     return "".join(part for part in shown(last) if isinstance(part, str)) if last["role"] == "assistant" else ""
 
 
-def calls(*made: ModelCall, text: str = "") -> ModelAnswer:
-    return ModelAnswer(calls=made, text=text)
+def calls(*model_calls: ModelCall, text: str = "") -> ModelAnswer:
+    return ModelAnswer(calls=model_calls, text=text)
 
 
 WEATHER = ModelCall("weather", {"city": "Paris"})
@@ -143,11 +146,11 @@ def _text(chat: Chat) -> None:
     message = chat.ask("How is the weather?")
     assert shown(message) == ["It is sunny."]
     if chat.framework.tells_usage:
-        asked = len(chat.model.requests)
+        request_count = len(chat.model.requests)
         assert message["metadata"]["usage"] == {
-            "inputTokens": 11 * asked,
-            "outputTokens": 7 * asked,
-            "totalTokens": 18 * asked,
+            "inputTokens": 11 * request_count,
+            "outputTokens": 7 * request_count,
+            "totalTokens": 18 * request_count,
         }
     assert message["metadata"]["finishReason"] == "stop"
     assert "Be brief." in chat.asked()
@@ -173,8 +176,8 @@ def _tool(chat: Chat) -> None:
     if not chat.framework.shows_tools:
         assert shown(message) == ["Let me look. ", "It is 21 °C."]
         return
-    thought, *rest = shown(message)
-    assert (thought.strip(), rest) == ("Let me look.", [PARIS, "It is 21 °C."])
+    preamble, *rest = shown(message)
+    assert (preamble.strip(), rest) == ("Let me look.", [PARIS, "It is 21 °C."])
     [tool] = chat.tools()
     assert tool["input"] == {"city": "Paris"}
 
@@ -185,8 +188,8 @@ def _parallel(chat: Chat) -> None:
     noon = ("tool-clock", "output-available", {"zone": "CET", "hour": 12})
     tools = [PARIS, noon] if chat.framework.shows_tools else []
     ordered = list if chat.framework.keeps_order else sorted
-    *found, text = shown(message)
-    assert (ordered(found), text) == (ordered(tools), "It is noon.")
+    *parts, text = shown(message)
+    assert (ordered(parts), text) == (ordered(tools), "It is noon.")
     assert sorted(chat.deeds.done) == ["clock CET", "weather Paris"]
 
 
@@ -367,12 +370,14 @@ def _client_tool(chat: Chat) -> None:
 
 
 def _question(chat: Chat) -> None:
-    """The agent asks the page in words of its own, and goes on with the answer."""
+    """The agent asks the page in its own words, and goes on with the answer."""
     message = chat.ask("Where am I?")
-    [asked] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
-    assert (asked["toolName"], asked["state"]) == (chat.framework.question, "input-available")
-    assert asked["input"] == {"message": "Where are you?"}
-    chat.continued("addToolOutput", {"tool": asked["toolName"], "toolCallId": asked["toolCallId"], "output": "Paris"})
+    [question] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
+    assert (question["toolName"], question["state"]) == (chat.framework.question, "input-available")
+    assert question["input"] == {"message": "Where are you?"}
+    chat.continued(
+        "addToolOutput", {"tool": question["toolName"], "toolCallId": question["toolCallId"], "output": "Paris"}
+    )
     assert text_of(chat.page.look()) == "You are in Paris."
     assert "Paris" in chat.asked()
 
@@ -402,10 +407,10 @@ def _stop_in_a_tool(chat: Chat) -> None:
 def _three_turns(chat: Chat) -> None:
     for number, answer in enumerate(("One.", "Two.", "Three."), 1):
         assert shown(chat.ask(f"Question {number}."))[-1] == answer
-    asked = chat.asked()
+    prompt = chat.asked()
     results = [] if "three turns" in chat.framework.limits else ["celsius"]
-    said = ["Question 1.", "One.", "Question 2.", *results, "Two.", "Question 3."]
-    assert sorted(said, key=asked.index) == said
+    texts = ["Question 1.", "One.", "Question 2.", *results, "Two.", "Question 3."]
+    assert sorted(texts, key=prompt.index) == texts
 
 
 @script("regenerate", "One.", "Two.", "Three.", "Four.")
@@ -427,10 +432,10 @@ def _edit(chat: Chat) -> None:
     edited = chat.page.look()["messages"][2]["id"]
     assert shown(chat.ask("Other.", messageId=edited)) == ["Three."]
     assert shown(chat.ask("Third.")) == ["Four."]
-    asked = chat.asked()
+    prompt = chat.asked()
     remembers = "edit" in chat.framework.limits
-    said = [text in asked for text in ("Second.", "Two.", "Other.", "Three.")]
-    assert said == [remembers, remembers, True, True]
+    mentions = [text in prompt for text in ("Second.", "Two.", "Other.", "Three.")]
+    assert mentions == [remembers, remembers, True, True]
 
 
 @script("sub-agent", calls(ModelCall("research", {"topic": "owls"})), "Owls see well.", "They see.")

@@ -16,17 +16,17 @@ def chat_model(model: ScriptedModel) -> Any:
 
 
 def tool(name: str, function: Callable[..., Any], argument: str) -> Tool:
-    told = name
+    tool_name = name
 
     class Made(Tool):  # type: ignore[misc]
-        name = told
+        name = tool_name
         description = "Do what its name says."
         inputs = {argument: {"type": "string", "description": "What it is about."}}  # noqa: RUF012
         output_type = "any"
         skip_forward_signature_validation = True
 
-        def forward(self, **given: str) -> Any:
-            return function(**given)
+        def forward(self, **arguments: str) -> Any:
+            return function(**arguments)
 
     return Made()
 

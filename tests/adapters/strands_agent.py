@@ -45,7 +45,7 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
                 yield event
             yield str(event["result"]).strip()
 
-        made = Agent(
+        agent = Agent(
             name="assistant",
             model=chat_model(model, api),
             system_prompt=INSTRUCTIONS,
@@ -57,7 +57,7 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
             callback_handler=None,
             retry_strategy=None,
         )
-        made.add_hook(approve, BeforeToolCallEvent)
-        return made
+        agent.add_hook(approve, BeforeToolCallEvent)
+        return agent
 
     return StrandsSource(assistant)

@@ -33,23 +33,23 @@ class Traced:
         )
 
     def span(self, name: str) -> Any:
-        [found] = [span for span in self._exporter.get_finished_spans() if span.name.startswith(name)]
-        return found
+        [match] = [span for span in self._exporter.get_finished_spans() if span.name.startswith(name)]
+        return match
 
     def ancestors(self, name: str) -> list[str]:
         spans: dict[Any, Any] = {span.context.span_id: span for span in self._exporter.get_finished_spans()}
-        found, names = self.span(name), []
-        while found.parent is not None:
-            found = spans[found.parent.span_id]
-            names.append(found.name)
+        node, names = self.span(name), []
+        while node.parent is not None:
+            node = spans[node.parent.span_id]
+            names.append(node.name)
         return names
 
     def tokens(self) -> dict[tuple[str, str], float]:
         data: Any = self._reader.get_metrics_data()
         metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
         points = metrics["adapter.agent.tokens"].data.data_points
-        found = {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
-        return {labels: value for labels, value in found.items() if value}
+        counts = {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
+        return {labels: value for labels, value in counts.items() if value}
 
 
 class TracedDeeds(Deeds):
@@ -64,8 +64,8 @@ class TracedDeeds(Deeds):
 
 @contextmanager
 def _made(framework: Framework, model: ScriptedModel, deeds: Deeds) -> Iterator[Any]:
-    made = framework.make(model, framework.apis[0], deeds)
-    with made if isinstance(made, AbstractContextManager) else nullcontext(made) as agent:
+    resource = framework.make(model, framework.apis[0], deeds)
+    with resource if isinstance(resource, AbstractContextManager) else nullcontext(resource) as agent:
         yield agent
 
 
@@ -80,7 +80,7 @@ def check_turn(framework: Framework) -> None:
         AgentClient(ChatApp(agent, observer=traced.observer)) as client,
     ):
         answer = client.ask("How is the weather?")
-    asked = len(model.requests)
+    request_count = len(model.requests)
     assert model.refusals == []
     assert answer.text == "It is 21 °C."
     [exchange] = answer.exchanges
@@ -92,12 +92,12 @@ def check_turn(framework: Framework) -> None:
         **({} if name is None else {"gen_ai.agent.name": name}),
         "gen_ai.conversation.id": exchange.request["id"],
         "gen_ai.response.finish_reasons": ("stop",),
-        "gen_ai.usage.input_tokens": 11 * asked,
-        "gen_ai.usage.output_tokens": 7 * asked,
+        "gen_ai.usage.input_tokens": 11 * request_count,
+        "gen_ai.usage.output_tokens": 7 * request_count,
     }
     assert traced.ancestors("invoke_agent") == ["adapter.run"]
     assert shown_name in traced.ancestors("look at the sky")
-    assert traced.tokens() == {(adapter, "input"): 11 * asked, (adapter, "output"): 7 * asked}
+    assert traced.tokens() == {(adapter, "input"): 11 * request_count, (adapter, "output"): 7 * request_count}
 
 
 def check_failed_turn(framework: Framework) -> None:

@@ -22,10 +22,10 @@ def message(*content: Any, message_id: str = "m1") -> Any:
 
 
 def status(state: str, *content: Any, message_id: str = "m1") -> Any:
-    found: dict[str, Any] = {"state": f"TASK_STATE_{state}", "timestamp": "2026-01-01T00:00:00Z"}
+    body: dict[str, Any] = {"state": f"TASK_STATE_{state}", "timestamp": "2026-01-01T00:00:00Z"}
     if content:
-        found["message"] = message(*content, message_id=message_id)
-    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": found}}
+        body["message"] = message(*content, message_id=message_id)
+    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": body}}
 
 
 def task(state: str, *artifacts: Any) -> Any:
@@ -37,8 +37,8 @@ def artifact(*content: Any, artifact_id: str = "a1") -> Any:
 
 
 def update(*content: Any, artifact_id: str = "a1", **more: Any) -> Any:
-    found = artifact(*content, artifact_id=artifact_id)
-    return {"artifactUpdate": {"taskId": "t1", "contextId": "c1", "artifact": found, **more}}
+    body = artifact(*content, artifact_id=artifact_id)
+    return {"artifactUpdate": {"taskId": "t1", "contextId": "c1", "artifact": body, **more}}
 
 
 def said(*events: Any) -> list[Part]:
@@ -118,20 +118,20 @@ def test_data_and_files_are_parts() -> None:
         {"url": "https://example.org/a"},
         {"metadata": {}},
     ]
-    shown = [
+    parts = [
         Data("output", {"city": "Paris"}),
         File("data:image/png;base64,aGk=", "image/png"),
         File("https://example.org/a", "application/octet-stream"),
     ]
-    assert said(update(*content), status("COMPLETED")) == [*shown, STOPPED]
-    assert said(update(*content, append=True), status("COMPLETED")) == [*shown, STOPPED]
+    assert said(update(*content), status("COMPLETED")) == [*parts, STOPPED]
+    assert said(update(*content, append=True), status("COMPLETED")) == [*parts, STOPPED]
 
 
 @pytest.mark.parametrize("state", ["INPUT_REQUIRED", "AUTH_REQUIRED"])
 def test_a_task_that_needs_input_asks_the_page(state: str) -> None:
-    asked = status(state, {"text": "Which "}, {"text": "city?"}, {"data": {"type": "string"}})
+    event = status(state, {"text": "Which "}, {"text": "city?"}, {"data": {"type": "string"}})
     question = {"message": "Which city?", "data": [{"type": "string"}]}
-    assert said(asked) == [ToolCall("m1", "interrupt", question, dynamic=True), Finish()]
+    assert said(event) == [ToolCall("m1", "interrupt", question, dynamic=True), Finish()]
 
 
 def test_a_question_without_a_message_has_an_id() -> None:
@@ -165,8 +165,8 @@ async def test_the_parts_of_an_answer_are_yielded_in_an_agent_function() -> None
 
 
 async def test_an_answer_to_a_task_that_no_longer_waits_is_refused() -> None:
-    answered = tool("interrupt", "m1", "output-available", output="Paris")
-    context = TurnContext(ChatRequest.parse({"id": "c1", "messages": [user("Where?"), assistant(answered)]}))
+    part = tool("interrupt", "m1", "output-available", output="Paris")
+    context = TurnContext(ChatRequest.parse({"id": "c1", "messages": [user("Where?"), assistant(part)]}))
     context.enter()
     with pytest.raises(PublicError, match="no longer waiting"):
         await anext(A2aSource(None).events(context.turn))
@@ -178,8 +178,8 @@ async def test_a_message_becomes_parts_of_a2a() -> None:
         {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/a.pdf"},
         {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"},
     ]
-    [asked] = conversation.history(turn_of(user("Look.", "u1", *files)))
-    assert to_a2a(asked["content"]) == [
+    [question] = conversation.history(turn_of(user("Look.", "u1", *files)))
+    assert to_a2a(question["content"]) == [
         {"text": "Look."},
         {"raw": "aGk=", "mediaType": "image/png", "filename": "a.png"},
         {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},

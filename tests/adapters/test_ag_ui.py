@@ -153,22 +153,22 @@ def test_a_result_is_a_value(content: Any, output: Any) -> None:
 
 
 def test_an_input_that_is_no_json_is_an_input_error() -> None:
-    said = said_by(AgUiAdapter(), [CALL[0], event("TOOL_CALL_ARGS", toolCallId="c1", delta="{oops"), CALL[3], DONE])
-    assert said[-2] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
+    parts = said_by(AgUiAdapter(), [CALL[0], event("TOOL_CALL_ARGS", toolCallId="c1", delta="{oops"), CALL[3], DONE])
+    assert parts[-2] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
 
 
 def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_denied() -> None:
-    said = said_by(AgUiAdapter(known_calls={"c1"}, denied={"c1": "No."}), [*CALL, result("Denied."), DONE])
-    assert said == [ToolDenied("c1", "No."), END]
+    parts = said_by(AgUiAdapter(known_calls={"c1"}, denied={"c1": "No."}), [*CALL, result("Denied."), DONE])
+    assert parts == [ToolDenied("c1", "No."), END]
 
 
 def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() -> None:
-    asked = {"message": "Which city?", "responseSchema": {"type": "string"}, "metadata": {"langgraph": {"raw": "?"}}}
-    question = {"id": "i2", "reason": "input", **asked}
-    said = said_by(AgUiAdapter(), [*CALL, interrupted({"id": "i1", "toolCallId": "c1"}, question)])
-    assert said[-3:] == [
+    fields = {"message": "Which city?", "responseSchema": {"type": "string"}, "metadata": {"langgraph": {"raw": "?"}}}
+    question = {"id": "i2", "reason": "input", **fields}
+    parts = said_by(AgUiAdapter(), [*CALL, interrupted({"id": "i1", "toolCallId": "c1"}, question)])
+    assert parts[-3:] == [
         ApprovalRequest("i1", "c1"),
-        ToolCall("i2", "interrupt", asked),
+        ToolCall("i2", "interrupt", fields),
         Finish(),
     ]
 
@@ -177,16 +177,16 @@ ON_INTERRUPT = event("CUSTOM", name="on_interrupt", value='{"question":"Which fi
 
 
 def test_an_interrupt_of_a_graph_is_a_question_of_its_own_step() -> None:
-    step, asked, end = said_by(AgUiAdapter(), [*CALL, {**ON_INTERRUPT, "subagentRunId": "s1"}, ON_INTERRUPT, DONE])[-3:]
+    step, call, end = said_by(AgUiAdapter(), [*CALL, {**ON_INTERRUPT, "subagentRunId": "s1"}, ON_INTERRUPT, DONE])[-3:]
     assert (step, end) == (Step(leaves_calls=True), Finish())
-    assert isinstance(asked, ToolCall)
-    assert (asked.tool_name, asked.input, asked.dynamic) == ("interrupt", {"question": "Which file?"}, True)
-    assert asked.tool_call_id.startswith("on_interrupt-")
+    assert isinstance(call, ToolCall)
+    assert (call.tool_name, call.input, call.dynamic) == ("interrupt", {"question": "Which file?"}, True)
+    assert call.tool_call_id.startswith("on_interrupt-")
 
 
 def test_an_interrupt_that_is_told_twice_is_asked_once() -> None:
-    said = said_by(AgUiAdapter(), [ON_INTERRUPT, interrupted({"id": "i1", "message": "Which file?"})])
-    assert said == [ToolCall("i1", "interrupt", {"message": "Which file?"}), Finish()]
+    parts = said_by(AgUiAdapter(), [ON_INTERRUPT, interrupted({"id": "i1", "message": "Which file?"})])
+    assert parts == [ToolCall("i1", "interrupt", {"message": "Which file?"}), Finish()]
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_an_interrupt_that_is_told_twice_is_asked_once() -> None:
 )
 async def test_the_answer_to_an_interrupt_of_a_graph_is_where_it_looks_for_it(state: Any, resume: Any) -> None:
     kind = "output-error" if "errorText" in state else "output-available"
-    found = run_input(turn_of(user("Go."), assistant(tool("interrupt", "on_interrupt-1", kind, **state))))
-    assert (found["forwardedProps"], "resume" in found) == ({"command": {"resume": resume}}, False)
+    body = run_input(turn_of(user("Go."), assistant(tool("interrupt", "on_interrupt-1", kind, **state))))
+    assert (body["forwardedProps"], "resume" in body) == ({"command": {"resume": resume}}, False)
 
 
 def test_state_activities_steps_results_and_custom_events_are_data() -> None:
@@ -298,10 +298,10 @@ async def test_a_chat_becomes_messages_with_ids_that_stay_the_same() -> None:
     pdf = {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/a.pdf"}
     note = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     turn = turn_of(
         user("Look.", "u1", image, pdf, note),
-        assistant({"type": "step-start"}, reasoned, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, reasoned, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
     assert run_input(turn)["messages"] == [
@@ -333,9 +333,9 @@ async def test_a_chat_becomes_messages_with_ids_that_stay_the_same() -> None:
 
 async def test_answers_resume_the_interrupts_and_stay_out_of_the_history() -> None:
     approved = tool("delete", "c1", "approval-responded", approval={"id": "i1", "approved": False, "reason": "No."})
-    asked = tool("interrupt", "i2", "output-available", output="Paris")
+    answer = tool("interrupt", "i2", "output-available", output="Paris")
     refused = tool("interrupt", "i3", "output-error", errorText="Closed.")
-    resumed = run_input(turn_of(user("Go."), assistant(approved, asked, refused), identity="ann"))
+    resumed = run_input(turn_of(user("Go."), assistant(approved, answer, refused), identity="ann"))
     assert resumed["threadId"] == "ann/c1"
     assert [message["role"] for message in resumed["messages"]] == ["user", "assistant"]
     assert [call["id"] for call in resumed["messages"][1]["toolCalls"]] == ["c1"]

@@ -37,8 +37,8 @@ def update(*contents: Any, role: str = "assistant", reason: str | None = None) -
     return {"type": "agent_response_update", "role": role, "contents": list(contents), "finish_reason": reason}
 
 
-def text(said: str, mode: str = "append", **more: Any) -> Any:
-    return {"type": "text", "text": said, "merge_mode": mode, **more}
+def text(content: str, mode: str = "append", **more: Any) -> Any:
+    return {"type": "text", "text": content, "merge_mode": mode, **more}
 
 
 def call(arguments: Any, mode: str = "append", call_id: str = "c1", name: str = "weather") -> Any:
@@ -74,9 +74,9 @@ def test_a_text_that_was_not_streamed_is_read_whole() -> None:
 
 
 def test_reasoning_is_streamed_once_per_item() -> None:
-    thought = {"type": "text_reasoning", "id": "r1", "text": "Hm."}
-    other = {**thought, "id": "r2", "text": "Or."}
-    events = [update({**thought, "merge_mode": mode}) for mode in ("append", "replace")]
+    reasoning = {"type": "text_reasoning", "id": "r1", "text": "Hm."}
+    other = {**reasoning, "id": "r2", "text": "Or."}
+    events = [update({**reasoning, "merge_mode": mode}) for mode in ("append", "replace")]
     assert said(*events, update({**other, "merge_mode": "replace"}), STOP) == [
         Step(),
         Reasoning("Hm."),
@@ -107,14 +107,14 @@ def test_the_input_of_a_tool_is_streamed_and_each_answer_is_a_step() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
 def test_an_input_that_was_not_streamed_is_read_whole(arguments: Any) -> None:
-    found = said(update(call(arguments, "replace"), reason="tool_calls"))
-    assert [part for part in found if isinstance(part, ToolCall)] == [ToolCall("c1", "weather", {"city": "Paris"})]
+    parts = said(update(call(arguments, "replace"), reason="tool_calls"))
+    assert [part for part in parts if isinstance(part, ToolCall)] == [ToolCall("c1", "weather", {"city": "Paris"})]
 
 
 def test_inputs_may_be_empty_or_broken_and_a_known_call_is_not_repeated() -> None:
     assert said(update(call(""), reason="tool_calls"))[2] == ToolCall("c1", "weather", {})
-    broken = said(update(call("{"), reason="tool_calls"))[3]
-    assert broken == ToolInputError("c1", "weather", "The input is not valid JSON.", "{")
+    error = said(update(call("{"), reason="tool_calls"))[3]
+    assert error == ToolInputError("c1", "weather", "The input is not valid JSON.", "{")
     assert said(CALLED, known_calls={"c1"}) == [Step(), conversation.finish("tool-calls", None)]
 
 
@@ -126,9 +126,9 @@ def test_a_tool_that_raised_has_failed_and_one_that_a_person_denied_is_denied() 
 
 
 def test_calls_that_wait_are_asked_about_and_those_beside_them_wait_too() -> None:
-    asked = update({"type": "function_approval_request", "function_call": {"call_id": "c1"}})
+    request = update({"type": "function_approval_request", "function_call": {"call_id": "c1"}})
     calls = update(call('{"city": "Paris"}'), call("{}", call_id="c2", name="clock"), reason="tool_calls")
-    assert said(calls, asked)[-3:] == [
+    assert said(calls, request)[-3:] == [
         ApprovalRequest("approval-c1", "c1"),
         ToolResult("c2", "Waits for the other approvals of this answer.", preliminary=True),
         conversation.finish(None, None),
@@ -193,8 +193,8 @@ async def test_an_answer_to_a_session_that_no_longer_waits_is_refused() -> None:
 
 
 def test_each_call_of_an_agent_that_is_a_tool_is_a_lane() -> None:
-    async def research(*said: str) -> None:
-        for piece in said:
+    async def research(*pieces: str) -> None:
+        for piece in pieces:
             show_sub_agent(SimpleNamespace(author_name="researcher", to_dict=lambda: update(text(piece))))  # noqa: B023
             await asyncio.sleep(0)
 

@@ -25,8 +25,8 @@ def test_an_adapter_is_fed_every_word_that_the_framework_streams(name: str) -> N
     async def answer() -> list[Any]:
         return await read(events(WORDS))
 
-    said = [part.text for part in parts_of(adapter(), asyncio.run(answer())) if isinstance(part, Text)]
-    assert said == WORDS
+    words = [part.text for part in parts_of(adapter(), asyncio.run(answer())) if isinstance(part, Text)]
+    assert words == WORDS
 
 
 def test_the_report_judges_the_share_of_the_adapter() -> None:

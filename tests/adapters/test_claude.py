@@ -7,14 +7,13 @@ import pytest
 from tests.adapters.recorded_events import decoded
 from tests.adapters.turns import said_by
 from usechat.adapters import conversation
-from usechat.adapters.claude import AnswerStarted, ClaudeAdapter, PermissionAnswered, PermissionAsked, parts
+from usechat.adapters.claude import AnswerStarted, ClaudeAdapter, PermissionAsked, PermissionDenied, parts
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.parts import (
     ApprovalRequest,
     BlockEnd,
     Data,
     Error,
-    Finish,
     Part,
     Reasoning,
     Start,
@@ -52,8 +51,8 @@ def block(index: int, content: dict[str, Any], delta: dict[str, Any]) -> list[An
     ]
 
 
-def text(said: str) -> list[Any]:
-    return block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": said})
+def text(content: str) -> list[Any]:
+    return block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": content})
 
 
 def use(index: int, call_id: str, name: str = "mcp__notes__dig") -> list[Any]:
@@ -66,8 +65,8 @@ def whole(*blocks: dict[str, Any], **fields: Any) -> Any:
 
 
 def result(call_id: str, content: Any, *, is_error: bool = False) -> Any:
-    found = {"$type": "ToolResultBlock", "tool_use_id": call_id, "content": content, "is_error": is_error}
-    return message("UserMessage", content=[found])
+    tool_result = {"$type": "ToolResultBlock", "tool_use_id": call_id, "content": content, "is_error": is_error}
+    return message("UserMessage", content=[tool_result])
 
 
 END = message("ResultMessage", is_error=False, stop_reason="end_turn", usage=USED)
@@ -109,15 +108,19 @@ def test_of_parallel_calls_the_first_is_streamed_and_the_others_come_with_their_
     ]
 
 
-def test_a_permission_ends_the_turn_with_its_call_as_the_only_open_one() -> None:
-    events = [start(), *use(0, "c1"), *use(1, "c2"), PermissionAsked("c1", "mcp__notes__dig", {"depth": 1})]
-    assert said(*events)[-3:] == [CALL, ApprovalRequest("approval-c1", "c1"), Finish()]
+ASKING = [start(), *use(0, "c1"), *use(1, "c2"), PermissionAsked("c1", "mcp__notes__dig", {"depth": 1})]
 
 
-def test_a_turn_that_goes_on_knows_the_calls_of_the_one_before() -> None:
-    calls = {call: {"name": "mcp__notes__dig", "input": {"depth": 1}} for call in ("c1", "c2")}
-    events = [PermissionAnswered(calls), result("c1", "I need it.", is_error=True), result("c2", "dug"), END]
-    assert said(*events, known_calls=["c1"], denied={"c1": "I need it."}) == [
+def test_a_permission_is_asked_for_with_its_call_as_the_only_open_one() -> None:
+    adapter = ClaudeAdapter()
+    parts = [part for event in ASKING for part in adapter.feed(event)]
+    assert parts[-2:] == [CALL, ApprovalRequest("approval-c1", "c1")]
+
+
+def test_a_run_goes_on_with_the_calls_that_it_made_before_it_asked() -> None:
+    denied = PermissionDenied("c1", "I need it.")
+    events = [*ASKING, denied, result("c1", "I need it.", is_error=True), result("c2", "dug"), END]
+    assert said(*events)[-4:] == [
         ToolDenied("c1", "I need it."),
         ToolCall("c2", "dig", {"depth": 1}, title="notes: dig"),
         ToolResult("c2", "dug"),
@@ -163,7 +166,7 @@ def test_the_report_of_a_sub_agent_is_shown_without_what_claude_code_adds(counts
 
 def test_a_sub_agent_asks_for_a_permission_in_a_step_without_the_call_that_runs_it() -> None:
     events = [start(), *use(0, "t1", "Agent"), PermissionAsked("c1", "mcp__notes__dig", {"depth": 1})]
-    assert said(*events)[-4:] == [Step(leaves_calls=True), CALL, ApprovalRequest("approval-c1", "c1"), Finish()]
+    assert said(*events)[-4:-1] == [Step(leaves_calls=True), CALL, ApprovalRequest("approval-c1", "c1")]
 
 
 def test_a_failure_of_the_model_shows_nothing_of_its_text() -> None:

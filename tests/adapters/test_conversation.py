@@ -1,4 +1,4 @@
-"""What adapters share: the id of a thread, the history that a model gets, files, results."""
+"""What adapters share: the history that a model gets, files, results."""
 
 from typing import Any
 
@@ -8,26 +8,7 @@ from tests.adapters.turns import assistant, text, tool, turn_of, user
 from usechat.adapters import conversation
 from usechat.errors import PublicError
 
-
-async def test_callers_who_name_the_same_chat_have_threads_of_their_own() -> None:
-    ids = {conversation.thread_id(turn_of(user("hi"), identity=name, chat_id="c1")) for name in ("ada", "bob", None)}
-    assert len(ids) == 3
-
-
-async def test_a_caller_cannot_name_the_thread_of_another() -> None:
-    mine = conversation.thread_id(turn_of(user("hi"), identity="ada", chat_id="b/c"))
-    theirs = conversation.thread_id(turn_of(user("hi"), identity="ada/b", chat_id="c"))
-    assert mine != theirs
-
-
-async def test_chats_without_an_id_share_no_thread() -> None:
-    first, second = (conversation.thread_id(turn_of(user("hi"), chat_id="")) for _ in range(2))
-    assert first != second
-
-
-async def test_an_id_of_any_text_is_one_of_plain_characters() -> None:
-    asked = turn_of(user("hi"), identity="ada | Å", chat_id="\ud800/..\0")
-    assert conversation.thread_id(asked) == "ada%20%7C%20%C3%85/%ED%A0%80%2F..%00"
+pytestmark = pytest.mark.quick
 
 
 async def test_the_page_gives_no_instructions() -> None:
@@ -68,10 +49,10 @@ def test_a_file_that_cannot_be_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "value"), [('{"a": 1}', {"a": 1}), ("[1]", [1]), ("21", "21"), ("{oops", "{oops"), ("", "")]
+    ("text", "value"), [('{"a": 1}', {"a": 1}), ("[1]", [1]), ("21", "21"), ("{oops", "{oops"), ("", "")]
 )
-def test_objects_and_lists_in_a_result_are_parsed(found: str, value: Any) -> None:
-    assert conversation.parsed_result(found) == value
+def test_objects_and_lists_in_a_result_are_parsed(text: str, value: Any) -> None:
+    assert conversation.parsed_result(text) == value
 
 
 def test_a_result_is_a_text_for_a_model() -> None:
@@ -88,3 +69,36 @@ def test_finish_reasons_have_the_names_of_the_ai_sdk() -> None:
         "other",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text_of_page", "text_of_model"),
+    [("half \ud83d", "half \ufffd"), ("\ud83d\ude00", "\U0001f600"), ("whole \U0001f600", "whole \U0001f600")],
+)
+async def test_half_an_emoji_is_replaced_since_no_encoder_takes_it(text_of_page: str, text_of_model: str) -> None:
+    result = tool("dig", "c1", "output-available", output={"found": [text_of_page]})
+    turn = turn_of(user(text_of_page), assistant(result, text(text_of_page)), user("Next", "u2"))
+    messages: list[Any] = conversation.history(turn)
+    assert messages[0]["content"][0]["text"] == text_of_model
+    assert messages[1]["content"][1]["text"] == text_of_model
+    assert text_of_model in str(messages[2])
+    str(messages).encode()
+
+
+def sound(role: str, *parts: Any) -> Any:
+    return {"role": role, "content": [*parts, {"type": "text", "text": "Listen."}]}
+
+
+def test_a_file_that_the_model_cannot_take_is_named_once_and_then_left_out() -> None:
+    audio = {**file("data:audio/wav;base64,aGk=", "audio/wav"), "filename": "a.wav"}
+    with pytest.raises(PublicError, match=r"cannot read a\.wav \(audio/wav\)\. It reads texts, images\."):
+        conversation.without_unreadable([sound("user", audio)], ("image/",), "images")
+    messages: Any = conversation.without_unreadable([sound("user", audio), sound("user")], ("image/",), "images")
+    before, after = messages
+    assert before["content"][0] == {"type": "text", "text": "[a.wav (audio/wav) was left out: it cannot be read.]"}
+    assert after == sound("user")
+
+
+def test_files_that_the_model_takes_stay() -> None:
+    messages = [sound("user", file("data:image/png;base64,aGk=", "image/png"), file("data:text/csv,a", "text/csv"))]
+    assert conversation.without_unreadable(messages, ("image/",), "images") == messages

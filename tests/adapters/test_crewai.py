@@ -39,8 +39,8 @@ def written(arguments: str, call_id: str | None = "c1", name: str | None = "weat
     return chunk(arguments, tool_call=call)
 
 
-def began(frame_id: str = "e1", name: str = "weather", given: Any = None) -> Any:
-    return frame("tool_usage_started", frame_id, tool_name=name, tool_args=given or {"city": "Paris"})
+def began(frame_id: str = "e1", name: str = "weather", tool_args: Any = None) -> Any:
+    return frame("tool_usage_started", frame_id, tool_name=name, tool_args=tool_args or {"city": "Paris"})
 
 
 def ended(output: Any, started: str = "e1", **more: Any) -> Any:
@@ -87,10 +87,10 @@ def test_the_text_of_a_model_that_does_not_stream_is_shown_when_it_is_there() ->
     ]
 
 
-@pytest.mark.parametrize(("reason", "told"), [("length", "length"), ("tool_calls", "stop"), (None, "stop")])
-def test_the_reason_is_that_of_the_last_call_of_the_model(reason: str | None, told: str) -> None:
+@pytest.mark.parametrize(("reason", "finish_reason"), [("length", "length"), ("tool_calls", "stop"), (None, "stop")])
+def test_the_reason_is_that_of_the_last_call_of_the_model(reason: str | None, finish_reason: str) -> None:
     events = [STARTED, completed("Yes.", finish_reason="stop"), STARTED, completed("It is", finish_reason=reason)]
-    assert said(*events)[-1] == conversation.finish(told, None)
+    assert said(*events)[-1] == conversation.finish(finish_reason, None)
 
 
 def test_a_result_that_was_not_said_is_text() -> None:
@@ -147,9 +147,9 @@ def test_the_input_waits_for_the_id_of_its_call() -> None:
 def test_parallel_calls_of_one_tool_are_told_apart_by_their_inputs() -> None:
     rome = '{"city": "Rome"}'
     calls = [written(INPUT), written(rome, "c2", index=1)]
-    begun = [began("e2", given={"city": "Rome"}), began("e1")]
+    starts = [began("e2", tool_args={"city": "Rome"}), began("e1")]
     results = [ended("15", "e2"), ended("21", "e1")]
-    assert said(STARTED, *calls, *begun, *results)[5:] == [
+    assert said(STARTED, *calls, *starts, *results)[5:] == [
         ToolCall("c2", "weather", {"city": "Rome"}),
         CALLED,
         ToolResult("c2", "15"),
@@ -159,11 +159,11 @@ def test_parallel_calls_of_one_tool_are_told_apart_by_their_inputs() -> None:
 
 
 def test_a_call_whose_input_was_changed_is_found_by_its_name() -> None:
-    assert ToolCall("c1", "weather", {"city": "Rome"}) in said(written(INPUT), began(given={"city": "Rome"}))
+    assert ToolCall("c1", "weather", {"city": "Rome"}) in said(written(INPUT), began(tool_args={"city": "Rome"}))
 
 
 def test_a_call_that_was_not_streamed_has_the_id_of_its_event() -> None:
-    assert said(STARTED, began(given=INPUT), ended("21")) == [
+    assert said(STARTED, began(tool_args=INPUT), ended("21")) == [
         Step(),
         ToolCall("e1", "weather", {"city": "Paris"}),
         ToolResult("e1", "21"),
@@ -216,9 +216,9 @@ def test_thinking_is_reasoning() -> None:
 def test_marked_thoughts_are_reasoning_and_the_final_answer_is_text(size: int) -> None:
     text = "Thought: Final? I know.\nFinal Answer: It is Final."
     pieces = [chunk(text[start : start + size]) for start in range(0, len(text), size)]
-    shown = said(STARTED, *pieces, completed(text), result("It is Final."))[1:-1]
-    assert "".join(part.text for part in shown if isinstance(part, Reasoning)) == "Thought: Final? I know.\n"
-    assert "".join(part.text for part in shown if isinstance(part, Text)) == "It is Final."
+    parts = said(STARTED, *pieces, completed(text), result("It is Final."))[1:-1]
+    assert "".join(part.text for part in parts if isinstance(part, Reasoning)) == "Thought: Final? I know.\n"
+    assert "".join(part.text for part in parts if isinstance(part, Text)) == "It is Final."
 
 
 def test_marked_actions_are_reasoning_to_their_end() -> None:

@@ -58,10 +58,10 @@ def test_outputs_that_are_no_texts_are_data() -> None:
 
 
 def test_calls_have_results_or_fail() -> None:
-    called = ToolCall("c1", "weather", {"city": "Paris"})
-    assert said(CALL, result({"celsius": 21}), prediction())[:2] == [called, ToolResult("c1", {"celsius": 21})]
+    call = ToolCall("c1", "weather", {"city": "Paris"})
+    assert said(CALL, result({"celsius": 21}), prediction())[:2] == [call, ToolResult("c1", {"celsius": 21})]
     assert said(CALL, result(None, failed=True), prediction())[:2] == [
-        called,
+        call,
         ToolError("c1", conversation.TOOL_FAILED),
     ]
     assert said(result("Completed."), prediction()) == [FINISHED]

@@ -14,11 +14,11 @@ from mcp.types import ElicitRequestFormParams, ElicitResult, ErrorData
 
 from tests.adapters.turns import request, user
 from usechat.adapters.elicitation import answer_to, elicit
-from usechat.adapters.questions import AskingSource
 from usechat.errors import RemoteProtocolError
+from usechat.parts import Part, ToolCall
 from usechat.protocol.request import ToolOutput
 from usechat.testing import AgentClient
-from usechat.turn import Turn, TurnContext
+from usechat.turn import PageQuestion, Turn, TurnContext
 
 ROOT = Path(__file__).parents[2]
 SERVER = StdioServerParameters(command=sys.executable, args=[str(ROOT / "examples" / "mcp" / "restaurant.py")])
@@ -36,16 +36,21 @@ class Page:
         self.questions.append(question)
         return self._answers.pop(0)
 
-    async def result(self, asked: Mapping[str, Any]) -> Any:
+    async def result(self, elicitation: Mapping[str, Any]) -> Any:
         """Return what a server gets for its request."""
 
-        async def ask(question: Any) -> ToolOutput:
-            return ToolOutput("c1", "interrupt", output=self.answer(question))
+        async def ask(question: PageQuestion) -> ToolOutput:
+            question.show()
+            call = parts[-1]
+            assert isinstance(call, ToolCall)
+            return ToolOutput(call.tool_call_id, "interrupt", output=self.answer(call.input))
 
+        parts: list[Part] = []
         context = TurnContext(request(user("Hi.")))
+        context.connect(parts.append)
         context.ask = ask
         context.enter()
-        return await answer_to(asked)
+        return await answer_to(elicitation)
 
 
 def form(**fields: Any) -> dict[str, Any]:
@@ -143,10 +148,10 @@ async def test_a_page_that_never_gives_a_fitting_answer_is_asked_three_times() -
 
 async def test_a_url_is_shown_with_its_message_and_the_answer_has_no_content() -> None:
     page = Page(accept(card="4711"))
-    asked = {"mode": "url", "message": "Pay.", "url": "https://bank.example", "elicitationId": "e1", "_meta": {}}
-    assert await page.result(asked) == {"action": "accept"}
-    del asked["_meta"]
-    assert page.questions == [asked]
+    elicitation = {"mode": "url", "message": "Pay.", "url": "https://bank.example", "elicitationId": "e1", "_meta": {}}
+    assert await page.result(elicitation) == {"action": "accept"}
+    del elicitation["_meta"]
+    assert page.questions == [elicitation]
 
 
 def params(**more: Any) -> ElicitRequestFormParams:
@@ -158,7 +163,7 @@ async def test_outside_of_a_turn_the_server_gets_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("elicitation", "error"),
     [
         ({"mode": "url", "url": "javascript:alert(1)"}, "must begin with https: or http:"),
         ({"mode": "url", "url": "http://["}, "must begin with https: or http:"),
@@ -170,20 +175,20 @@ async def test_outside_of_a_turn_the_server_gets_an_error() -> None:
         ({"requestedSchema": {"properties": []}}, "Expected `object | null`, got `array` - at `$.properties`"),
     ],
 )
-async def test_a_question_that_cannot_be_shown_is_an_error_for_the_server(asked: Any, error: str) -> None:
+async def test_a_question_that_cannot_be_shown_is_an_error_for_the_server(elicitation: Any, error: str) -> None:
     page = Page()
     with pytest.raises(RemoteProtocolError, match=re.escape(error)):
-        await page.result(asked)
+        await page.result(elicitation)
     results: list[Any] = []
 
     class Params:
         def model_dump(self, **_options: Any) -> Any:
-            return asked
+            return elicitation
 
     async def agent(_turn: Turn) -> None:
         results.append(await elicit(None, Params()))
 
-    with AgentClient(AskingSource(agent)) as client:
+    with AgentClient(agent) as client:
         assert client.ask("Hi.").tools == []
     assert isinstance(results[0], ErrorData)
 
@@ -195,7 +200,7 @@ def test_an_answer_that_mcp_cannot_carry_is_an_error_for_the_server() -> None:
     async def agent(_turn: Turn) -> None:
         results.append(await elicit(None, ElicitRequestFormParams(message="Who?", requested_schema=schema)))
 
-    with AgentClient(AskingSource(agent), tools={"interrupt": accept(it={"nested": 1})}) as client:
+    with AgentClient(agent, tools={"interrupt": accept(it={"nested": 1})}) as client:
         client.ask("Hi.").assert_legal()
     assert isinstance(results[0], ErrorData)
 
@@ -206,7 +211,7 @@ def test_clients_may_add_arguments_of_their_own() -> None:
     async def agent(_turn: Turn) -> None:
         results.append(await elicit(None, params(), {"server_name": "restaurant"}))
 
-    with AgentClient(AskingSource(agent), tools={"interrupt": accept()}) as client:
+    with AgentClient(agent, tools={"interrupt": accept()}) as client:
         client.ask("Hi.").assert_legal()
     assert results == [ElicitResult(action="accept", content={})]
 
@@ -214,55 +219,61 @@ def test_clients_may_add_arguments_of_their_own() -> None:
 # A real server, over stdio.
 
 
-async def _called(mode: Any, *calls: tuple[str, dict[str, Any]]) -> list[str]:
+Call = tuple[str, dict[str, Any]]
+
+
+async def _called(mode: Any, *rounds: list[Call]) -> list[str]:
+    """Return what a server answers to the calls of each round, which are made at the same time."""
+    results = []
     async with Client(SERVER, elicitation_callback=elicit, mode=mode) as client:
-        results = await asyncio.gather(*(client.call_tool(name, given) for name, given in calls))
+        for calls in rounds:
+            results += await asyncio.gather(*(client.call_tool(name, arguments) for name, arguments in calls))
     contents: list[Any] = [result.content[0] for result in results]
     return [content.text for content in contents]
 
 
-def served(page: Page, mode: Literal["auto", "legacy"], *calls: tuple[str, dict[str, Any]]) -> str:
+def served(page: Page, mode: Literal["auto", "legacy"], *rounds: list[Call]) -> list[str]:
     async def agent(_turn: Turn) -> str:
-        return " ".join(await _called(mode, *calls))
+        return "\n".join(await _called(mode, *rounds))
 
-    with AgentClient(AskingSource(agent), tools={"interrupt": page.answer}) as client:
-        return client.ask("Hi.").text
+    with AgentClient(agent, tools={"interrupt": page.answer}) as client:
+        return client.ask("Hi.").text.split("\n")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(
-    ("answers", "booked"),
-    [
-        ([accept(guests=2, terrace=True)], "2 people on Friday, on the terrace."),
-        ([accept(guests=9), accept(guests=8)], "8 people on Friday, inside."),
-        ([DECLINE], "Nothing is booked on Friday (decline)."),
-        ([{"action": "cancel"}], "Nothing is booked on Friday (cancel)."),
-    ],
-)
-def test_a_tool_of_a_real_server_asks_the_page(mode: Any, answers: list[Any], booked: str) -> None:
-    page = Page(*answers)
-    assert served(page, mode, ("book", {"day": "Friday"})) == booked
-    assert [question.get("error") for question in page.questions][1:] == (
-        ["guests must be a whole number, at most 8."] if len(answers) > 1 else []
-    )
-    assert page.questions[0]["message"] == "Which table on Friday?"
+def test_a_tool_of_a_real_server_asks_the_page(mode: Any) -> None:
+    page = Page(accept(guests=2, terrace=True), accept(guests=9), accept(guests=8), DECLINE, {"action": "cancel"})
+    days = ["Friday", "Saturday", "Sunday", "Monday"]
+    assert served(page, mode, *([("book", {"day": day})] for day in days)) == [
+        "2 people on Friday, on the terrace.",
+        "8 people on Saturday, inside.",
+        "Nothing is booked on Sunday (decline).",
+        "Nothing is booked on Monday (cancel).",
+    ]
+    assert [(question["message"], question.get("error")) for question in page.questions] == [
+        ("Which table on Friday?", None),
+        ("Which table on Saturday?", None),
+        ("Which table on Saturday?", "guests must be a whole number, at most 8."),
+        ("Which table on Sunday?", None),
+        ("Which table on Monday?", None),
+    ]
     assert page.questions[0]["requestedSchema"]["properties"]["guests"]["maximum"] == 8
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_two_tools_ask_at_the_same_time(mode: Any) -> None:
     page = Page(accept(guests=1), accept(guests=2))
-    booked = served(page, mode, ("book", {"day": "Friday"}), ("book", {"day": "Sunday"}))
+    booked = served(page, mode, [("book", {"day": "Friday"}), ("book", {"day": "Sunday"})])
     guests = {question["message"]: at for at, question in enumerate(page.questions, 1)}
-    assert booked == (
-        f"{guests['Which table on Friday?']} people on Friday, inside."
-        f" {guests['Which table on Sunday?']} people on Sunday, inside."
-    )
+    assert booked == [
+        f"{guests['Which table on Friday?']} people on Friday, inside.",
+        f"{guests['Which table on Sunday?']} people on Sunday, inside.",
+    ]
 
 
 def test_a_tool_that_sends_the_user_to_a_web_page_hears_whether_they_went() -> None:
     page = Page({"action": "accept"})
-    assert served(page, "legacy", ("pay", {})) == "The payment: accept."
+    assert served(page, "legacy", [("pay", {})]) == ["The payment: accept."]
     assert page.questions == [
         {
             "mode": "url",

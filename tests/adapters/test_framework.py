@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.adapters.turns import assistant, text, turn_of, user
-from usechat.adapters.framework import emitted, imported, kept_count, options_of, question_id, without_results
+from usechat.adapters.framework import emitted, for_turn, imported, kept_count, question_id, without_results
 from usechat.errors import MissingDependency
+from usechat.turn import Turn
 
 
 @pytest.mark.parametrize(
-    ("answered", "asked", "kept"),
+    ("question_ids", "message_ids", "count"),
     [
         ([], ["u1"], 0),
         (["u1", "", "u2"], ["u1", "u2", "u3"], 3),
@@ -34,19 +36,22 @@ from usechat.errors import MissingDependency
     ],
 )
 async def test_what_was_regenerated_or_edited_away_is_not_kept(
-    answered: list[str], asked: list[str], kept: int
+    question_ids: list[str], message_ids: list[str], count: int
 ) -> None:
-    assert kept_count(answered, turn_of(*(user("Hi.", message_id) for message_id in asked))) == kept
+    assert kept_count(question_ids, turn_of(*(user("Hi.", message_id) for message_id in message_ids))) == count
 
 
 async def test_a_turn_answers_the_last_message_of_the_user() -> None:
     assert question_id(turn_of(user("Hi.", "u1"), assistant(text("Hello.")))) == "u1"
 
 
-async def test_options_are_a_mapping_or_made_from_the_turn() -> None:
-    turn = turn_of(user("Hi."))
-    assert options_of({"a": 1}, turn) == {"a": 1}
-    assert options_of(lambda turn: {"text": turn.text}, turn) == {"text": "Hi."}
+async def _text_of(turn: Turn) -> dict[str, str]:
+    return {"text": turn.text}
+
+
+@pytest.mark.parametrize("value", [{"text": "Hi."}, lambda turn: {"text": turn.text}, _text_of])
+async def test_what_a_run_needs_is_a_value_or_made_from_the_turn(value: Any) -> None:
+    assert await for_turn(value, turn_of(user("Hi."))) == {"text": "Hi."}
 
 
 def test_only_the_results_of_these_calls_are_left_out() -> None:

@@ -28,10 +28,10 @@ from usechat.parts import (
 )
 
 
-def event(*found: dict[str, Any], **fields: Any) -> Any:
-    content = {"$type": "Content", "parts": [{"$type": "Part", **part} for part in found]}
+def event(*parts: dict[str, Any], **fields: Any) -> Any:
+    content = {"$type": "Content", "parts": [{"$type": "Part", **part} for part in parts]}
     basis = {"$type": "Event", "id": "e1", "invocation_id": "i1", "author": "assistant"}
-    return decoded({**basis, **({"content": content} if found else {}), **fields})
+    return decoded({**basis, **({"content": content} if parts else {}), **fields})
 
 
 def call(call_id: str = "c1", name: str = "weather", **fields: Any) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def code_call(call_id: str, text: str) -> ToolCall:
 
 
 def test_code_that_the_provider_runs_is_a_call_in_its_place_and_its_repetition_left_out() -> None:
-    found = [{"text": "Let me count. "}, code("1+1"), ran("2"), {"text": "Two."}]
-    shown = [
+    pieces = [{"text": "Let me count. "}, code("1+1"), ran("2"), {"text": "Two."}]
+    parts = [
         Step(),
         Text("Let me count. "),
         code_call("i1-code-1", "1+1"),
@@ -138,8 +138,8 @@ def test_code_that_the_provider_runs_is_a_call_in_its_place_and_its_repetition_l
         Text("Two."),
         Finish(),
     ]
-    assert said(*(event(part, partial=True) for part in found), event(*found)) == shown
-    assert said(event(*found)) == shown
+    assert said(*(event(part, partial=True) for part in pieces), event(*pieces)) == parts
+    assert said(event(*pieces)) == parts
 
 
 def test_results_of_code_are_found_by_their_ids_and_failures_are_shown_without_their_text() -> None:
@@ -153,8 +153,8 @@ def test_results_of_code_are_found_by_their_ids_and_failures_are_shown_without_t
 
 
 def test_code_that_an_executor_runs_has_its_result_in_an_event_that_begins_no_step() -> None:
-    written = event({"text": "```1+1```"}, partial=True)
-    assert said(written, event(code("1+1")), event(ran("2"), id="e2"), event({"text": "Two."}, id="e3")) == [
+    text_event = event({"text": "```1+1```"}, partial=True)
+    assert said(text_event, event(code("1+1")), event(ran("2"), id="e2"), event({"text": "Two."}, id="e3")) == [
         Step(),
         Text("```1+1```"),
         code_call("i1-code-1", "1+1"),
@@ -166,16 +166,16 @@ def test_code_that_an_executor_runs_has_its_result_in_an_event_that_begins_no_st
 
 
 def test_a_confirmation_is_an_approval_and_the_text_that_asks_for_it_no_result() -> None:
-    asked = call("b1", "adk_request_confirmation", args={"originalFunctionCall": {"id": "c1"}})
+    confirmation = call("b1", "adk_request_confirmation", args={"originalFunctionCall": {"id": "c1"}})
     actions = {"$type": "EventActions", "requested_tool_confirmations": {"c1": {}}}
-    withheld = event(response({"error": "Please approve."}), response({"result": 1}, "c2"), actions=actions)
-    assert said(CALLED, event(asked, id="e2"), withheld)[2:] == [
+    results = event(response({"error": "Please approve."}), response({"result": 1}, "c2"), actions=actions)
+    assert said(CALLED, event(confirmation, id="e2"), results)[2:] == [
         Step(),
         ApprovalRequest("b1", "c1"),
         ToolResult("c2", 1),
         Finish(),
     ]
-    assert said(event(asked, partial=True))[1:] == [Error(conversation.INCOMPLETE)]
+    assert said(event(confirmation, partial=True))[1:] == [Error(conversation.INCOMPLETE)]
 
 
 def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_denied() -> None:

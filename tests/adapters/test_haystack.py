@@ -64,8 +64,8 @@ def test_a_model_that_does_not_stream_is_heard() -> None:
 
 
 def test_reasoning_is_streamed() -> None:
-    thought = {"$type": "ReasoningContent", "reasoning_text": "Hm."}
-    assert said(chunk(reasoning=thought), ended()) == [Step(), Reasoning("Hm."), FINISHED]
+    reasoning = {"$type": "ReasoningContent", "reasoning_text": "Hm."}
+    assert said(chunk(reasoning=reasoning), ended()) == [Step(), Reasoning("Hm."), FINISHED]
 
 
 def test_a_call_is_complete_before_its_tool_runs_and_results_begin_a_step() -> None:

@@ -16,8 +16,10 @@ from usechat.parts import (
     BlockEnd,
     Data,
     Error,
+    File,
     Finish,
     Reasoning,
+    SourceUrl,
     Step,
     Text,
     ToolCall,
@@ -101,8 +103,8 @@ def test_the_input_of_a_tool_is_streamed() -> None:
 
 def test_an_input_that_is_no_json_is_an_input_error() -> None:
     events = [arguments("", name="weather", id="c1"), arguments("{oops"), LAST]
-    said = said_by(LangGraphAdapter(), events)
-    assert ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops", lane=LANE) in said
+    parts = said_by(LangGraphAdapter(), events)
+    assert ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops", lane=LANE) in parts
 
 
 def test_a_tool_that_openai_runs_is_marked() -> None:
@@ -133,8 +135,8 @@ def test_a_tool_that_anthropic_runs_is_marked_and_its_input_is_streamed(is_error
 
 def test_a_tool_of_a_provider_that_breaks_off_has_failed() -> None:
     block = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": 1}, "index": 0}
-    said = said_by(LangGraphAdapter(), [chunk([block]), LAST])
-    assert said[-2] == ToolError("s1", conversation.TOOL_FAILED, provider_executed=True, lane=LANE)
+    parts = said_by(LangGraphAdapter(), [chunk([block]), LAST])
+    assert parts[-2] == ToolError("s1", conversation.TOOL_FAILED, provider_executed=True, lane=LANE)
 
 
 MCP_BLOCKS: dict[str, list[Any]] = {
@@ -150,9 +152,9 @@ MCP_BLOCKS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("provider", MCP_BLOCKS)
 def test_a_tool_of_an_mcp_server_has_its_own_name(provider: str) -> None:
-    said = said_by(LangGraphAdapter(), [*(chunk([block]) for block in MCP_BLOCKS[provider]), LAST])
+    parts = said_by(LangGraphAdapter(), [*(chunk([block]) for block in MCP_BLOCKS[provider]), LAST])
     marks: Any = {"provider_executed": True, "lane": LANE}
-    assert said[-3:-1] == [
+    assert parts[-3:-1] == [
         ToolCall("m1", "search", {}, dynamic=True, title="docs: search", **marks),
         ToolResult("m1", [2], **marks),
     ]
@@ -275,6 +277,37 @@ def test_events_of_another_kind_are_unknown_and_those_of_another_version_are_ref
         list(LangGraphAdapter().feed({"model": {"messages": []}}))
 
 
+def test_pages_that_a_model_cites_and_images_that_it_makes_are_shown() -> None:
+    page = {"type": "url_citation", "url": "https://example.com/owls", "title": "Owls"}
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    blocks = [{"type": "text", "text": "Owls.", "annotations": [page, page]}, image]
+    assert said_by(LangGraphAdapter(), [chunk(blocks), LAST])[1:-1] == [
+        Text("Owls.", lane=LANE),
+        SourceUrl("https://example.com/owls", "https://example.com/owls", "Owls", lane=LANE),
+        File("data:image/png;base64,aGk=", "image/png", lane=LANE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ([{"type": "text", "text": '{"a": 1}'}], {"a": 1}),
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], None),
+    ],
+)
+def test_the_one_text_of_an_mcp_tool_is_its_result(content: Any, output: Any) -> None:
+    result = event(ToolMessage(content, tool_call_id="c1", name="weather"), lane="tools:1")
+    assert said_by(LangGraphAdapter(), [*CALL, result])[-2] == ToolResult("c1", output or content, lane=LANE)
+
+
+async def test_an_image_of_a_tool_is_one_for_the_model_in_later_turns() -> None:
+    blocks = [{"type": "text", "text": "An owl:"}, {"type": "image", "base64": "aGk=", "mime_type": "image/png"}]
+    turn = turn_of(
+        user("Draw."), assistant(tool("draw", "c1", "output-available", output=blocks)), user("Thanks.", "u2")
+    )
+    assert to_langchain(conversation.history(turn))[2].content == blocks
+
+
 class Question(TypedDict):
     question: str
 
@@ -294,10 +327,10 @@ async def test_a_chat_becomes_langchain_messages() -> None:
     signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": {"signature": "s"}}}
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     turn = turn_of(
         user("Look.", "u1", image),
-        assistant({"type": "step-start"}, signed, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, signed, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
     assert [(type(each), each.content) for each in to_langchain(conversation.history(turn))] == [

@@ -67,8 +67,8 @@ def open_call(chat: Chat) -> str:
 
 async def approve(chat: Chat) -> None:
     assert chat.last is not None
-    [asked] = [tool.part["approval"]["id"] for tool in chat.last.tools if tool.state == "approval-requested"]
-    await chat.add_approval_response(asked, True)
+    [approval_id] = [tool.part["approval"]["id"] for tool in chat.last.tools if tool.state == "approval-requested"]
+    await chat.add_approval_response(approval_id, True)
 
 
 def text_of(chat: Chat) -> str:
@@ -93,9 +93,9 @@ async def test_a_tool_of_the_page_beside_an_approval_asks_after_it(talking: Talk
     async with talking(DELETE, LOCATION) as (chat, deeds):
         await chat.send("Go.")
         await approve(chat)
-        asked = open_call(chat)
-        assert tools(chat)[asked][0] == "location"
-        await chat.add_tool_output(asked, "Rome")
+        call_id = open_call(chat)
+        assert tools(chat)[call_id][0] == "location"
+        await chat.add_tool_output(call_id, "Rome")
         assert tools(chat)["call_l"] == ("location", "output-available", "Rome")
         assert (deeds.done, text_of(chat)) == (["delete a"], "Done.")
 
@@ -113,10 +113,10 @@ async def test_a_tool_that_asks_twice_gets_both_answers(talking: Talking) -> Non
     async with talking(LOCATION, agent=asking_twice) as (chat, deeds):
         await chat.send("Go.")
         await chat.add_tool_output(open_call(chat), "Rome")
-        asked = open_call(chat)
+        call_id = open_call(chat)
         assert chat.last is not None
-        assert chat.last.data["interrupt"][-1] == {"id": asked, "toolCallId": asked, "value": "When?"}
-        await chat.add_tool_output(asked, "now")
+        assert chat.last.data["interrupt"][-1] == {"id": call_id, "toolCallId": call_id, "value": "When?"}
+        await chat.add_tool_output(call_id, "now")
         assert tools(chat)["call_l"] == ("location", "output-available", "Rome now")
         assert (deeds.done, text_of(chat)) == (["Rome now"], "Done.")
 

@@ -13,8 +13,8 @@ from usechat.turn import TurnContext
 CALL: Any = {"name": "dig", "args": {}, "id": "c1", "type": "tool_call"}
 
 
-def human(said: str, message_id: str) -> HumanMessage:
-    return HumanMessage(said, id=message_id, additional_kwargs={"usechat": True})
+def human(content: str, message_id: str) -> HumanMessage:
+    return HumanMessage(content, id=message_id, additional_kwargs={"usechat": True})
 
 
 def short(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
@@ -27,9 +27,9 @@ ANSWERS = assistant(text("One."), message_id="m1"), assistant(text("Two."), mess
 
 
 async def test_a_new_message_is_sent_alone_under_its_id() -> None:
-    sent = next_messages(ONE_TURN, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
-    assert short(sent) == [("human", "Two?")]
-    assert sent[0].id == "u2"
+    messages = next_messages(ONE_TURN, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert short(messages) == [("human", "Two?")]
+    assert messages[0].id == "u2"
 
 
 async def test_a_page_that_sends_only_the_last_message_keeps_the_thread() -> None:
@@ -37,25 +37,25 @@ async def test_a_page_that_sends_only_the_last_message_keeps_the_thread() -> Non
 
 
 async def test_an_empty_thread_gets_the_whole_chat() -> None:
-    sent = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
-    assert short(sent) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
+    messages = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert short(messages) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
 
 
 async def test_the_questions_of_an_empty_thread_keep_their_ids() -> None:
-    sent = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
-    assert [message.id for message in sent if isinstance(message, HumanMessage)] == ["u1", "u2"]
+    messages = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert [message.id for message in messages if isinstance(message, HumanMessage)] == ["u1", "u2"]
 
 
 async def test_what_is_regenerated_is_removed() -> None:
-    sent = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
-    assert isinstance(sent[0], RemoveMessage)
-    assert short(sent[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
+    messages = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert isinstance(messages[0], RemoveMessage)
+    assert short(messages[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
 
 
 async def test_what_was_edited_under_a_new_id_is_removed() -> None:
-    sent = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Other?", "u9")))
-    assert isinstance(sent[0], RemoveMessage)
-    assert short(sent[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Other?")]
+    messages = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Other?", "u9")))
+    assert isinstance(messages[0], RemoveMessage)
+    assert short(messages[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Other?")]
 
 
 async def test_messages_that_middleware_added_are_kept() -> None:
@@ -66,36 +66,36 @@ async def test_messages_that_middleware_added_are_kept() -> None:
 async def test_a_call_that_was_stopped_is_closed_before_the_next_message() -> None:
     state = [human("Dig.", "u1"), AIMessage("", tool_calls=[CALL], id="a1")]
     stopped = assistant(tool("dig", "c1", "input-available"), message_id="m1")
-    sent = next_messages(state, turn_of(user("Dig."), stopped, user("Hi.", "u2")))
-    assert short(sent) == [("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
-    assert isinstance(sent[0], ToolMessage)
-    assert (sent[0].tool_call_id, sent[0].status) == ("c1", "error")
+    messages = next_messages(state, turn_of(user("Dig."), stopped, user("Hi.", "u2")))
+    assert short(messages) == [("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
+    assert isinstance(messages[0], ToolMessage)
+    assert (messages[0].tool_call_id, messages[0].status) == ("c1", "error")
 
 
 async def test_results_that_the_thread_does_not_keep_are_sent_again() -> None:
     calls: Any = [CALL, {**CALL, "id": "c2"}]
     state = [human("Dig.", "u1"), AIMessage("", tool_calls=calls, id="a1"), ToolMessage("Gold.", tool_call_id="c1")]
-    sent = next_messages(state, turn_of(user("Hi.", "u2")), is_saved=False)
-    assert isinstance(sent[0], RemoveMessage)
-    assert short(sent[3:]) == [("tool", "Gold."), ("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
+    messages = next_messages(state, turn_of(user("Hi.", "u2")), is_saved=False)
+    assert isinstance(messages[0], RemoveMessage)
+    assert short(messages[3:]) == [("tool", "Gold."), ("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
 
 
 async def test_a_regenerated_answer_to_no_question_keeps_the_thread() -> None:
-    asked = ChatRequest(chat_id="c1", messages=[ANSWERS[0]], trigger="regenerate-message")
-    assert next_messages(ONE_TURN, TurnContext(asked).turn) == []
+    request = ChatRequest(chat_id="c1", messages=[ANSWERS[0]], trigger="regenerate-message")
+    assert next_messages(ONE_TURN, TurnContext(request).turn) == []
 
 
 async def test_a_call_that_was_left_open_long_ago_is_closed_in_its_place() -> None:
     state = [human("Dig.", "u1"), AIMessage("", tool_calls=[CALL], id="a1"), human("Hi.", "u2")]
-    sent = next_messages(state, turn_of(user("Three?", "u3")))
-    assert isinstance(sent[0], RemoveMessage)
-    assert [kind for kind, _ in short(sent[1:])] == ["human", "ai", "tool", "human", "human"]
+    messages = next_messages(state, turn_of(user("Three?", "u3")))
+    assert isinstance(messages[0], RemoveMessage)
+    assert [kind for kind, _ in short(messages[1:])] == ["human", "ai", "tool", "human", "human"]
 
 
 async def test_the_output_of_the_page_closes_its_call() -> None:
     state = [human("Where?", "u1"), AIMessage("", tool_calls=[CALL], id="a1")]
-    answered = assistant(tool("dig", "c1", "output-available", output={"city": "Paris"}), message_id="m1")
-    assert short(next_messages(state, turn_of(user("Where?"), answered))) == [("tool", '{"city":"Paris"}')]
+    answer = assistant(tool("dig", "c1", "output-available", output={"city": "Paris"}), message_id="m1")
+    assert short(next_messages(state, turn_of(user("Where?"), answer))) == [("tool", '{"city":"Paris"}')]
 
 
 # The server has stored the whole chat.
@@ -106,34 +106,34 @@ def stored(*messages: Any) -> Any:
 
 
 async def test_a_thread_in_step_with_the_stored_chat_gets_the_new_message_alone() -> None:
-    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
-    assert short(next_messages(TWO_TURNS, asked)) == [("human", "Three?")]
+    turn = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
+    assert short(next_messages(TWO_TURNS, turn)) == [("human", "Three?")]
 
 
 async def test_an_edited_first_message_of_a_stored_chat_removes_what_followed() -> None:
-    sent = next_messages(TWO_TURNS, stored(user("Other?", "u9")))
-    assert isinstance(sent[0], RemoveMessage)
-    assert short(sent[1:]) == [("human", "Other?")]
+    messages = next_messages(TWO_TURNS, stored(user("Other?", "u9")))
+    assert isinstance(messages[0], RemoveMessage)
+    assert short(messages[1:]) == [("human", "Other?")]
 
 
 async def test_an_older_version_of_an_answer_replaces_the_one_that_the_thread_has() -> None:
     older = assistant(text("Uno."), message_id="m0")
-    sent = next_messages(TWO_TURNS, stored(user("One?"), older, user("Three?", "u3")))
-    assert isinstance(sent[0], RemoveMessage)
-    assert short(sent[1:]) == [("human", "One?"), ("ai", "Uno."), ("human", "Three?")]
+    messages = next_messages(TWO_TURNS, stored(user("One?"), older, user("Three?", "u3")))
+    assert isinstance(messages[0], RemoveMessage)
+    assert short(messages[1:]) == [("human", "One?"), ("ai", "Uno."), ("human", "Three?")]
 
 
 async def test_a_longer_version_of_an_answer_replaces_the_one_that_the_thread_has() -> None:
     longer = assistant(text("One. And more."), message_id="m0")
-    sent = next_messages(TWO_TURNS, stored(user("One?"), longer, user("Three?", "u3")))
-    assert short(sent[1:]) == [("human", "One?"), ("ai", "One. And more."), ("human", "Three?")]
+    messages = next_messages(TWO_TURNS, stored(user("One?"), longer, user("Three?", "u3")))
+    assert short(messages[1:]) == [("human", "One?"), ("ai", "One. And more."), ("human", "Three?")]
 
 
 async def test_a_branch_that_the_thread_has_left_comes_back() -> None:
-    asked = stored(user("One?"), ANSWERS[0], user("Zwei?", "u5"), assistant(text("Zwei.")), user("Three?", "u3"))
-    sent = next_messages(TWO_TURNS, asked)
-    assert short(sent[1:])[2:] == [("human", "Zwei?"), ("ai", "Zwei."), ("human", "Three?")]
-    assert short(next_messages(sent[1:], stored(*asked.messages, ANSWERS[1], user("Four?", "u4"))))[-1] == (
+    turn = stored(user("One?"), ANSWERS[0], user("Zwei?", "u5"), assistant(text("Zwei.")), user("Three?", "u3"))
+    messages = next_messages(TWO_TURNS, turn)
+    assert short(messages[1:])[2:] == [("human", "Zwei?"), ("ai", "Zwei."), ("human", "Three?")]
+    assert short(next_messages(messages[1:], stored(*turn.messages, ANSWERS[1], user("Four?", "u4"))))[-1] == (
         "human",
         "Four?",
     )
@@ -141,13 +141,13 @@ async def test_a_branch_that_the_thread_has_left_comes_back() -> None:
 
 async def test_an_answer_that_was_stopped_stays_as_the_thread_has_it() -> None:
     state = [*ONE_TURN, human("Two?", "u2")]
-    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), assistant(text("Tw")), user("Three?", "u3"))
-    assert short(next_messages(state, asked)) == [("human", "Three?")]
+    turn = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), assistant(text("Tw")), user("Three?", "u3"))
+    assert short(next_messages(state, turn)) == [("human", "Three?")]
 
 
 async def test_a_beginning_that_middleware_has_shortened_stays_so() -> None:
     state = [HumanMessage("A summary.", id="x"), *TWO_TURNS[2:]]
-    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
-    assert short(next_messages(state, asked)) == [("human", "Three?")]
+    turn = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
+    assert short(next_messages(state, turn)) == [("human", "Three?")]
     everything = [HumanMessage("A summary.", id="x"), AIMessage("I see.")]
-    assert short(next_messages(everything, asked)) == [("human", "Three?")]
+    assert short(next_messages(everything, turn)) == [("human", "Three?")]

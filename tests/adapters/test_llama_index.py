@@ -7,7 +7,7 @@ import pytest
 
 from tests.adapters.turns import said_by
 from usechat.adapters import conversation
-from usechat.adapters.llama_index import LlamaIndexAdapter, QuestionAsked, parts
+from usechat.adapters.llama_index import LlamaIndexAdapter, QuestionAnswered, QuestionAsked, parts
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.parts import (
     ApprovalRequest,
@@ -26,6 +26,7 @@ from usechat.parts import (
     ToolInputStart,
     ToolResult,
 )
+from usechat.protocol.request import ApprovalAnswer
 
 
 class Event:
@@ -71,8 +72,8 @@ def called(call_id: str = "c1", name: str = "weather", **kwargs: Any) -> Any:
 
 
 def result(value: Any, call_id: str = "c1", *, is_error: bool = False, text: str = "") -> Any:
-    found = SimpleNamespace(raw_output=value, is_error=is_error, blocks=[SimpleNamespace(text=text)])
-    return made("ToolCallResult", tool_id=call_id, tool_output=found)
+    tool_output = SimpleNamespace(raw_output=value, is_error=is_error, blocks=[SimpleNamespace(text=text)])
+    return made("ToolCallResult", tool_id=call_id, tool_output=tool_output)
 
 
 def stopped(value: Any = None) -> Any:
@@ -99,10 +100,10 @@ def test_text_is_streamed_once_and_tokens_are_summed() -> None:
 
 
 def test_an_answer_that_was_not_streamed_is_read_from_its_blocks() -> None:
-    thought = type("ThinkingBlock", (), {"content": "Hm.", "additional_information": {"signature": "s"}})()
+    thinking = type("ThinkingBlock", (), {"content": "Hm.", "additional_information": {"signature": "s"}})()
     block = type("TextBlock", (), {"text": "Hello"})()
     raw = {"stop_reason": "end_turn", "usage": {"input_tokens": 11, "output_tokens": 7}}
-    assert said(begun(), output(thought, block, raw=raw), stopped()) == [
+    assert said(begun(), output(thinking, block, raw=raw), stopped()) == [
         Step(),
         Reasoning("Hm."),
         BlockEnd({"anthropic": {"signature": "s"}}),
@@ -171,7 +172,7 @@ def test_what_responses_stream_is_shown_once() -> None:
     ]
     call = selected(city="Paris")
     events = [*(stream(raw=each) for each in raw), output(calls=[call]), called(city="Paris"), result(21)]
-    found = {"action": {"query": "owls"}}
+    search_output = {"action": {"query": "owls"}}
     assert said(
         begun(), *events, stream("Hi", raw={"type": "response.output_text.delta", "delta": "Hi"}), stopped()
     ) == [
@@ -180,7 +181,7 @@ def test_what_responses_stream_is_shown_once() -> None:
         ToolInputDelta("c1", '{"city": "Paris"}'),
         ToolCall("c1", "weather", {"city": "Paris"}),
         ToolCall("s1", "web_search", {"query": "owls"}, provider_executed=True),
-        ToolResult("s1", found, provider_executed=True),
+        ToolResult("s1", search_output, provider_executed=True),
         ToolResult("c1", 21),
         Text("Hi"),
         conversation.finish("stop", conversation.usage(11, 7)),
@@ -204,29 +205,32 @@ def test_a_call_that_was_denied_is_denied_with_the_reason() -> None:
     assert said(result("no"), stopped(), denied={"c1": "I need it."})[0] == ToolDenied("c1", "I need it.")
 
 
-def test_a_run_that_asks_for_an_approval_ends_its_turn() -> None:
-    assert said(called("c1", "delete"), QuestionAsked("c1", is_approval=True)) == [
+def test_a_run_asks_for_an_approval_and_goes_on() -> None:
+    denied = QuestionAnswered("c1", ApprovalAnswer("a1", approved=False, reason="I need it.", tool_call_id="c1"))
+    events = [called("c1", "delete"), QuestionAsked("c1", is_approval=True), denied, result("no"), stopped()]
+    assert said(*events) == [
         ToolCall("c1", "delete", {}),
         ApprovalRequest("approval-c1", "c1"),
+        ToolDenied("c1", "I need it."),
         DONE,
     ]
 
 
 def test_a_question_of_a_tool_is_answered_by_its_output() -> None:
-    asked = {"id": "c1", "toolCallId": "c1", "value": {"prefix": "Where?"}}
-    assert said(called(), QuestionAsked("c1", value={"prefix": "Where?"})) == [
+    question = {"id": "c1", "toolCallId": "c1", "value": {"prefix": "Where?"}}
+    assert said(called(), QuestionAsked("c1", value={"prefix": "Where?"}), stopped()) == [
         ToolCall("c1", "weather", {}),
-        Data("interrupt", asked, "c1"),
+        Data("interrupt", question, "c1"),
         DONE,
     ]
-    assert said(called(), QuestionAsked("c1")) == [ToolCall("c1", "weather", {}), DONE]
+    assert said(called(), QuestionAsked("c1"), stopped()) == [ToolCall("c1", "weather", {}), DONE]
 
 
 def test_a_question_of_a_workflow_is_a_call_in_a_step_of_its_own() -> None:
-    asked = {"id": "q1", "toolCallId": "q1", "value": {"prefix": "Where?"}}
-    assert said(QuestionAsked("q1", is_own_call=True, value={"prefix": "Where?"})) == [
+    question = {"id": "q1", "toolCallId": "q1", "value": {"prefix": "Where?"}}
+    assert said(QuestionAsked("q1", is_own_call=True, value={"prefix": "Where?"}), stopped()) == [
         Step(leaves_calls=True),
-        Data("interrupt", asked, "q1"),
+        Data("interrupt", question, "q1"),
         ToolCall("q1", "interrupt", {"prefix": "Where?"}, dynamic=True),
         DONE,
     ]

@@ -62,7 +62,7 @@ def test_a_framework_that_is_imported_on_use_is_missing_with_the_same_sentence(
 async def test_an_ag_ui_agent_of_this_process_needs_the_types_of_ag_ui(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ag_ui.core", None)
     with pytest.raises(MissingDependency, match=re.escape("run: pip install 'usechat[ag-ui]'")):
-        AgUiSource(_run).events(turn_of(user("Hi.")))
+        await anext(AgUiSource(_run).events(turn_of(user("Hi."))))
 
 
 def test_an_a2a_agent_at_an_address_needs_its_package_before_the_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:

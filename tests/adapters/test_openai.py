@@ -7,10 +7,10 @@ import pytest
 
 from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
 from usechat.adapters import conversation, litellm
+from usechat.adapters.framework import closing
 from usechat.adapters.openai import (
     ChatCompletionsAdapter,
     ResponsesAdapter,
-    closing,
     parts,
     to_chat_completions,
     to_responses,
@@ -59,6 +59,22 @@ def test_an_answer_ends_with_the_usage_that_arrives_last() -> None:
     ]
 
 
+def test_a_refusal_is_shown_as_what_it_is() -> None:
+    ending = conversation.finish("content-filter", None)
+    assert chat(chunk(refusal="I can't"), chunk(refusal=" do that."), chunk("stop")) == [
+        Step(),
+        Text("I can't"),
+        Text(" do that."),
+        ending,
+    ]
+    response = SimpleNamespace(usage=None, incomplete_details=None)
+    events = [
+        SimpleNamespace(type="response.refusal.delta", delta="No."),
+        SimpleNamespace(type="response.completed", response=response),
+    ]
+    assert said_by(ResponsesAdapter(), events) == [Text("No."), ending]
+
+
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_read_under_either_name(field: str) -> None:
     assert chat(chunk(**{field: "Hm."}), chunk("length", content="So.")) == [
@@ -92,8 +108,8 @@ def test_parallel_calls_are_told_apart_by_their_index_and_leave_the_turn_open() 
 
 
 def test_a_call_without_arguments_has_an_empty_input_and_one_that_is_no_json_fails() -> None:
-    said = chat(call(0, "", "c1", "now"), call(1, "{", "c2", "dig"), chunk("tool_calls"))
-    assert said[-3:] == [
+    parts = chat(call(0, "", "c1", "now"), call(1, "{", "c2", "dig"), chunk("tool_calls"))
+    assert parts[-3:] == [
         ToolCall("c1", "now", {}),
         ToolInputError("c2", "dig", "The input is not valid JSON.", "{"),
         Metadata({"finishReason": "tool-calls"}),
@@ -164,9 +180,9 @@ class Stream:
 
 async def test_a_reader_that_leaves_closes_the_connection() -> None:
     stream = Stream(chunk(content="Hi"), chunk(content=" there"))
-    said: Any = parts(stream)
-    assert [await anext(said), await anext(said)] == [Step(), Text("Hi")]
-    await said.aclose()
+    stream_parts: Any = parts(stream)
+    assert [await anext(stream_parts), await anext(stream_parts)] == [Step(), Text("Hi")]
+    await stream_parts.aclose()
     events: Any = closing(stream)
     await anext(events, None)
     await events.aclose()
@@ -192,20 +208,20 @@ async def test_a_chat_becomes_messages() -> None:
             user("Thanks.", "u2"),
         )
     )
-    asked, called, result, said, _thanks = to_chat_completions(history)
+    question, call_message, result, reply, _thanks = to_chat_completions(history)
     file = {"filename": "file", "file_data": "data:application/pdf;base64,aGk="}
-    assert asked["content"] == [
+    assert question["content"] == [
         {"type": "text", "text": "Look."},
         {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
         {"type": "file", "file": file},
     ]
     function = {"name": "weather", "arguments": "{}"}
     calls = [{"id": "c1", "type": "function", "function": function}]
-    assert called == {"role": "assistant", "content": None, "tool_calls": calls}
+    assert call_message == {"role": "assistant", "content": None, "tool_calls": calls}
     assert result == {"role": "tool", "tool_call_id": "c1", "content": '{"celsius":21}'}
-    assert said == {"role": "assistant", "content": "Sunny."}
+    assert reply == {"role": "assistant", "content": "Sunny."}
     thinking = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
-    assert litellm.to_litellm(history)[1] == {**called, "thinking_blocks": thinking}
+    assert litellm.to_litellm(history)[1] == {**call_message, "thinking_blocks": thinking}
     assert [item.get("type", item.get("role")) for item in to_responses(history)] == [
         "user",
         "function_call",
@@ -225,9 +241,9 @@ def test_a_system_message_stays_and_a_pdf_at_an_address_is_refused() -> None:
 
 
 def test_what_was_said_in_a_loop_becomes_its_history() -> None:
-    said: list[Part] = [Step(), Reasoning("Hm."), BlockEnd({"anthropic": {"signature": "s"}})]
+    parts: list[Part] = [Step(), Reasoning("Hm."), BlockEnd({"anthropic": {"signature": "s"}})]
     calls: list[Part] = [ToolCall("c1", "clock", {"zone": 1}), ToolCall("c2", "open", {})]
-    [asked] = conversation.messages_of([*said, *calls])[:1]
-    content: Any = asked["content"]
+    [message] = conversation.messages_of([*parts, *calls])[:1]
+    content: Any = message["content"]
     assert [part["type"] for part in content] == ["reasoning", "tool-call", "tool-call"]
     assert content[0]["providerOptions"] == {"anthropic": {"signature": "s"}}

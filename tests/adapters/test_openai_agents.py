@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from agents import Agent
 from agents.items import ToolCallOutputItem
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
 from openai.types.responses import ResponseFunctionToolCall, ResponseFunctionWebSearch, ResponseReasoningItem
 from openai.types.responses.response_function_web_search import ActionSearch
@@ -94,8 +95,8 @@ def test_the_input_of_a_tool_is_streamed_by_its_index_and_its_result_is_a_value(
 
 def test_the_sentence_of_the_sdk_about_a_tool_that_raised_is_a_failure() -> None:
     failed = output("An error occurred while running the tool. Please try again.")
-    said = said_by(OpenAIAgentsAdapter(known_calls={"c1"}), [failed])
-    assert said[0] == ToolError("c1", conversation.TOOL_FAILED)
+    parts = said_by(OpenAIAgentsAdapter(known_calls={"c1"}), [failed])
+    assert parts[0] == ToolError("c1", conversation.TOOL_FAILED)
 
 
 def test_a_call_that_a_person_denied_is_denied() -> None:
@@ -121,10 +122,10 @@ def test_an_agent_that_takes_over_has_a_lane_a_step_and_a_label() -> None:
 def test_a_tool_that_openai_runs_is_marked() -> None:
     action = ActionSearch(type="search", query="owls")
     item = ResponseFunctionWebSearch(id="ws_1", type="web_search_call", status="completed", action=action)
-    found = {"status": "completed", "action": {"type": "search", "query": "owls"}}
+    search_output = {"status": "completed", "action": {"type": "search", "query": "owls"}}
     assert said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])[:-1] == [
-        ToolCall("ws_1", "web_search", found["action"], provider_executed=True),
-        ToolResult("ws_1", found, provider_executed=True),
+        ToolCall("ws_1", "web_search", search_output["action"], provider_executed=True),
+        ToolResult("ws_1", search_output, provider_executed=True),
     ]
 
 
@@ -141,8 +142,8 @@ def test_a_tool_of_an_mcp_server_has_its_own_name(error: str | None) -> None:
 
 def test_an_image_that_openai_made_is_a_file() -> None:
     item = ImageGenerationCall(id="ig_1", type="image_generation_call", status="completed", result="aGk=")
-    said = said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])
-    assert said[1:-1] == [
+    parts = said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])
+    assert parts[1:-1] == [
         ToolResult("ig_1", {"status": "completed"}, provider_executed=True),
         File("data:image/png;base64,aGk=", "image/png"),
     ]
@@ -160,12 +161,12 @@ def test_agents_answer_and_nothing_else_does() -> None:
 
 async def test_a_chat_becomes_input_items() -> None:
     encrypted = {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "e"}}
-    thought = {"type": "reasoning", "text": "Hm.", "providerMetadata": encrypted}
+    reasoning = {"type": "reasoning", "text": "Hm.", "providerMetadata": encrypted}
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
     turn = turn_of(
         user("Look.", "u1", image),
-        assistant({"type": "step-start"}, thought, weather, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, reasoning, weather, {"type": "step-start"}, text("Sunny.")),
     )
     summary = [{"type": "summary_text", "text": "Hm."}]
     assert to_openai_agents(conversation.history(turn)) == [
@@ -179,5 +180,11 @@ async def test_a_chat_becomes_input_items() -> None:
         {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "e"},
         {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": '{"celsius":21}'},
-        {"role": "assistant", "content": "Sunny."},
+        {
+            "type": "message",
+            "id": FAKE_RESPONSES_ID,
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Sunny.", "annotations": []}],
+        },
     ]

@@ -15,7 +15,7 @@ from usechat.adapters.openai_agents import OpenAIAgentsSource
 from usechat.chats import SqlChats
 from usechat.errors import PublicError
 from usechat.parts import ApprovalRequest, Part, Text, ToolResult
-from usechat.paused_states import MemoryStates
+from usechat.pauses.states import MemoryStates
 from usechat.server import ChatApp
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 from usechat.turn import Identity, TurnContext
@@ -37,13 +37,13 @@ class Worker:
         self._states = states
 
     async def answer(self, *messages: Any, identity: str = "ada") -> list[Part]:
-        said: list[Part] = []
+        parts: list[Part] = []
         context = TurnContext(request(*messages), identity=Identity(identity))
         context.states = self._states
-        context.connect(said.append)
+        context.connect(parts.append)
         context.enter()
         await self._source.drive(context)
-        return said
+        return parts
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def model() -> Iterator[ScriptedModel]:
 async def test_another_worker_goes_on_with_a_paused_run(model: ScriptedModel) -> None:
     states = MemoryStates()
     here, there = Worker(model, states), Worker(model, states)
-    asked = await here.answer(QUESTION)
-    assert ApprovalRequest("approval-call_a", "call_a") in asked
-    said = await there.answer(QUESTION, APPROVED)
-    assert ToolResult("call_a", "a is gone") in said
-    assert [part.text for part in said if isinstance(part, Text)] == ["It is gone."]
+    first_parts = await here.answer(QUESTION)
+    assert ApprovalRequest("approval-call_a", "call_a") in first_parts
+    parts = await there.answer(QUESTION, APPROVED)
+    assert ToolResult("call_a", "a is gone") in parts
+    assert [part.text for part in parts if isinstance(part, Text)] == ["It is gone."]
     assert (here.deeds.done, there.deeds.done) == ([], ["delete a"])
 
 
@@ -90,17 +90,17 @@ async def test_another_message_ends_the_pause(model: ScriptedModel) -> None:
 
 
 async def test_nothing_of_the_state_goes_to_the_page(model: ScriptedModel) -> None:
-    kept: list[tuple[str, bytes]] = []
+    states: list[tuple[str, bytes]] = []
 
     class Noted(MemoryStates):
         async def keep_state(self, handle: str, state: bytes) -> None:
-            kept.append((handle, state))
+            states.append((handle, state))
             await super().keep_state(handle, state)
 
-    said = str(await Worker(model, Noted()).answer(QUESTION))
-    [(handle, state)] = kept
+    output = str(await Worker(model, Noted()).answer(QUESTION))
+    [(handle, state)] = states
     assert b"current_agent" in state
-    assert not any(text in said for text in (handle, INSTRUCTIONS, "current_agent"))
+    assert not any(text in output for text in (handle, INSTRUCTIONS, "current_agent"))
     assert not any(text in handle for text in ("ada", "c1"))
 
 
@@ -117,9 +117,9 @@ async def answer_from(chats: Path, model: ScriptedModel, *messages: Any) -> tupl
 
 
 async def test_in_a_stored_chat_a_paused_run_survives_a_restart(model: ScriptedModel, tmp_path: Path) -> None:
-    asked, done = await answer_from(tmp_path / "chats.db", model, QUESTION)
-    assert (asked["parts"][-1]["state"], done) == ("approval-requested", [])
-    copy = {**asked, "parts": [*asked["parts"][:-1], answered(asked["parts"][-1])]}
+    message, done = await answer_from(tmp_path / "chats.db", model, QUESTION)
+    assert (message["parts"][-1]["state"], done) == ("approval-requested", [])
+    copy = {**message, "parts": [*message["parts"][:-1], answered(message["parts"][-1])]}
     continued, done = await answer_from(tmp_path / "chats.db", model, QUESTION, copy)
     assert ([part["output"] for part in continued["parts"] if "output" in part], done) == (["a is gone"], ["delete a"])
     assert continued["parts"][-1]["text"] == "It is gone."

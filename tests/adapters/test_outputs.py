@@ -37,8 +37,8 @@ def asked(agent: Any) -> Any:
 
 
 def output_of(answer: Any) -> list[Any]:
-    found: list[Any] = answer.message.data["output"]
-    return found
+    output: list[Any] = answer.message.data["output"]
+    return output
 
 
 def test_the_output_of_pydantic_ai_is_data() -> None:

@@ -1,11 +1,15 @@
 """The events of Pydantic AI to parts, and chats to its messages: lists in, lists out."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     BinaryContent,
     CustomEvent,
@@ -26,13 +30,15 @@ from pydantic_ai.messages import (
     ToolCallPartDelta,
     ToolReturnPart,
 )
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.usage import RunUsage
+from pydantic_core import to_jsonable_python
 
 from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
 from usechat.adapters import conversation
-from usechat.adapters.pydantic_ai import PydanticAIAdapter, source_of, to_pydantic_ai
-from usechat.errors import UnknownEvent
+from usechat.adapters.pydantic_ai import _ENGINES, PydanticAIAdapter, source_of, to_pydantic_ai
+from usechat.errors import CannotAnswer, UnknownEvent
 from usechat.parts import (
     ApprovalRequest,
     BlockEnd,
@@ -50,6 +56,9 @@ from usechat.parts import (
     ToolInputStart,
     ToolResult,
 )
+from usechat.testing import AgentClient
+
+pytestmark = pytest.mark.quick
 
 USAGE = {"inputTokens": 2, "outputTokens": 3, "totalTokens": 5}
 
@@ -108,8 +117,8 @@ def test_reasoning_keeps_the_signature_of_its_provider() -> None:
 
 
 def test_the_input_of_a_tool_is_streamed_and_its_call_is_sent_once() -> None:
-    said = said_by(PydanticAIAdapter(), [*CALLS, returned({"celsius": 21}), ended("Hello")])
-    assert said[:-1] == [
+    parts = said_by(PydanticAIAdapter(), [*CALLS, returned({"celsius": 21}), ended("Hello")])
+    assert parts[:-1] == [
         Step(),
         ToolInputStart("c1", "weather"),
         ToolInputDelta("c1", '{"city":'),
@@ -121,29 +130,29 @@ def test_the_input_of_a_tool_is_streamed_and_its_call_is_sent_once() -> None:
 
 @pytest.mark.parametrize("outcome", ["failed", "retried", "interrupted"])
 def test_the_text_of_a_failure_stays_here(outcome: str) -> None:
-    said = said_by(PydanticAIAdapter(known_calls={"c1"}), [returned("secret", outcome), ended("Hello")])
-    assert said[0] == ToolError("c1", conversation.TOOL_FAILED)
+    parts = said_by(PydanticAIAdapter(known_calls={"c1"}), [returned("secret", outcome), ended("Hello")])
+    assert parts[0] == ToolError("c1", conversation.TOOL_FAILED)
 
 
 def test_a_call_that_a_person_denied_is_denied() -> None:
-    said = said_by(PydanticAIAdapter(known_calls={"c1"}), [FunctionToolCallEvent(CALL), returned("No.", "denied")])
-    assert said[0] == ToolDenied("c1", "No.")
+    parts = said_by(PydanticAIAdapter(known_calls={"c1"}), [FunctionToolCallEvent(CALL), returned("No.", "denied")])
+    assert parts[0] == ToolDenied("c1", "No.")
 
 
 def test_an_input_that_is_no_json_is_an_input_error() -> None:
     event = PartEndEvent(index=0, part=ToolCallPart("weather", "{oops", "c1"))
-    said = said_by(PydanticAIAdapter(), [event])
-    assert said[0] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
+    parts = said_by(PydanticAIAdapter(), [event])
+    assert parts[0] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
 
 
 def test_a_tool_that_the_provider_runs_is_marked() -> None:
     call = NativeToolCallPart("web_search", {"query": "owls"}, "w1", provider_name="openai")
-    returned = NativeToolReturnPart("web_search", {"status": "completed"}, "w1", provider_name="openai")
+    tool_return = NativeToolReturnPart("web_search", {"status": "completed"}, "w1", provider_name="openai")
     events = [
         PartStartEvent(index=0, part=call),
         PartEndEvent(index=0, part=call),
-        PartStartEvent(index=1, part=returned),
-        PartEndEvent(index=1, part=returned),
+        PartStartEvent(index=1, part=tool_return),
+        PartEndEvent(index=1, part=tool_return),
     ]
     assert said_by(PydanticAIAdapter(), [*events, ended("Hello")])[1:-1] == [
         ToolInputStart("w1", "web_search", provider_executed=True),
@@ -154,8 +163,8 @@ def test_a_tool_that_the_provider_runs_is_marked() -> None:
 
 
 def test_a_result_of_the_provider_whose_call_was_not_told_has_a_call() -> None:
-    returned = NativeToolReturnPart("web_search", ["found"], "w1", provider_name="anthropic")
-    assert said_by(PydanticAIAdapter(), [PartStartEvent(index=0, part=returned), ended("Hello")])[1:-1] == [
+    tool_return = NativeToolReturnPart("web_search", ["found"], "w1", provider_name="anthropic")
+    assert said_by(PydanticAIAdapter(), [PartStartEvent(index=0, part=tool_return), ended("Hello")])[1:-1] == [
         ToolCall("w1", "web_search", {}, provider_executed=True),
         ToolResult("w1", ["found"], provider_executed=True),
     ]
@@ -172,12 +181,12 @@ def test_a_result_of_the_provider_whose_call_was_not_told_has_a_call() -> None:
 def test_a_tool_of_an_mcp_server_has_its_own_name(content: Any, outcome: Any) -> None:
     arguments = '{"action":"call_tool","tool_name":"search","tool_args":{"q": 1}}'
     call = NativeToolCallPart("mcp_server:docs", arguments, "m1", provider_name="openai")
-    returned = NativeToolReturnPart("mcp_server:docs", content, "m1", provider_name="openai")
+    tool_return = NativeToolReturnPart("mcp_server:docs", content, "m1", provider_name="openai")
     events = [
         PartStartEvent(index=0, part=NativeToolCallPart("mcp_server:docs", None, "m1", provider_name="openai")),
         PartDeltaEvent(index=0, delta=ToolCallPartDelta(args_delta=arguments)),
         PartEndEvent(index=0, part=call),
-        PartStartEvent(index=1, part=returned),
+        PartStartEvent(index=1, part=tool_return),
     ]
     assert said_by(PydanticAIAdapter(), [*events, ended("Hello")])[1:-1] == [
         ToolCall("m1", "search", {"q": 1}, dynamic=True, provider_executed=True, title="docs: search"),
@@ -186,13 +195,13 @@ def test_a_tool_of_an_mcp_server_has_its_own_name(content: Any, outcome: Any) ->
 
 
 def test_calls_that_need_an_approval_are_asked_about_at_the_end() -> None:
-    said = said_by(PydanticAIAdapter(), [*CALLS, ended(DeferredToolRequests(approvals=[CALL]))])
-    assert said[-2:] == [ApprovalRequest("approval-c1", "c1"), Finish(usage=USAGE)]
+    parts = said_by(PydanticAIAdapter(), [*CALLS, ended(DeferredToolRequests(approvals=[CALL]))])
+    assert parts[-2:] == [ApprovalRequest("approval-c1", "c1"), Finish(usage=USAGE)]
 
 
 def test_a_structured_output_is_data() -> None:
-    said = said_by(PydanticAIAdapter(), [ended({"city": "Paris"}, "tool_call")])
-    assert said == [
+    parts = said_by(PydanticAIAdapter(), [ended({"city": "Paris"}, "tool_call")])
+    assert parts == [
         Data("output", {"city": "Paris"}),
         Finish("tool-calls", usage=USAGE, metadata={"finishReason": "tool-calls"}),
     ]
@@ -204,9 +213,9 @@ class ProgressEvent(CustomEvent):
 
 
 def test_an_event_of_the_application_is_data() -> None:
-    [said] = PydanticAIAdapter().feed(ProgressEvent(done=3))
-    assert isinstance(said, Data)
-    assert (said.name, said.data["done"]) == ("progress", 3)
+    [part] = PydanticAIAdapter().feed(ProgressEvent(done=3))
+    assert isinstance(part, Data)
+    assert (part.name, part.data["done"]) == ("progress", 3)
 
 
 def test_a_run_without_a_result_is_incomplete_and_an_odd_event_is_unknown() -> None:
@@ -225,10 +234,10 @@ async def test_a_chat_becomes_messages_of_the_framework() -> None:
     unsigned = {"type": "reasoning", "text": "Or."}
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
-    broken = tool("dig", "c2", "output-error", errorText="No.")
+    failure = tool("dig", "c2", "output-error", errorText="No.")
     turn = turn_of(
         user("Look.", "u1", image),
-        assistant({"type": "step-start"}, signed, unsigned, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        assistant({"type": "step-start"}, signed, unsigned, weather, failure, {"type": "step-start"}, text("Sunny.")),
         user("Thanks.", "u2"),
     )
     converted = [part for message in to_pydantic_ai(conversation.history(turn)) for part in message.parts]
@@ -241,3 +250,61 @@ async def test_a_chat_becomes_messages_of_the_framework() -> None:
         ToolReturnPart("dig", "No.", "c2", outcome="failed", timestamp=converted[5].timestamp),  # type: ignore[union-attr]
     ]
     assert [part.content for part in converted[6:]] == ["Sunny.", "Thanks."]  # type: ignore[union-attr]
+
+
+def test_an_agent_with_an_output_validator_answers() -> None:
+    agent = Agent(TestModel(custom_output_text="hello"))
+
+    @agent.output_validator
+    def capitals(output: str) -> str:
+        return output.upper()
+
+    with AgentClient(agent) as client:
+        assert client.ask("Hi").text == "hello"
+
+
+def test_an_image_of_a_tool_is_an_image_in_later_turns() -> None:
+    image = BinaryContent(b"\xff\xfe\xfb", media_type="image/png")
+    shown = to_jsonable_python(["A map.", image])
+    output: Any = {
+        "type": "tool-result",
+        "toolCallId": "c1",
+        "toolName": "map",
+        "output": {"type": "json", "value": shown},
+    }
+    request: Any = to_pydantic_ai([{"role": "tool", "content": [output]}])[0]
+    assert request.parts[0].content == ["A map.", image]
+
+
+class DBOSAgent(WrapperAgent[Any, Any]):
+    """Stands for the one of Pydantic AI, whose import needs DBOS."""
+
+
+class RestateAgent(WrapperAgent[Any, Any]):
+    """Stands for the one of Restate's package."""
+
+
+class PrefectDurability(AbstractCapability[Any]):
+    """Stands for the one of Pydantic AI, whose import needs Prefect."""
+
+
+@pytest.mark.parametrize(
+    ("agent", "engine"),
+    [
+        (DBOSAgent(Agent(TestModel())), r"DBOS \(DBOSAgent\)"),
+        (RestateAgent(Agent(TestModel())), r"Restate \(RestateAgent\)"),
+        (Agent(TestModel(), capabilities=[PrefectDurability()]), r"Prefect \(PrefectDurability\)"),
+    ],
+)
+def test_agents_of_other_engines_are_refused_by_name(agent: Any, engine: str) -> None:
+    with pytest.raises(CannotAnswer, match=f"this agent runs in workflows of {engine}, .* or run it in Temporal"):
+        source_of(agent)
+
+
+def test_the_refused_classes_of_pydantic_ai_are_there() -> None:
+    package = find_spec("pydantic_ai.durable_exec")
+    assert package is not None
+    assert package.origin is not None
+    files = Path(package.origin).parent.rglob("*.py")
+    code = "".join(file.read_text(encoding="utf-8") for file in files)
+    assert [name for name in _ENGINES if f"class {name}(" not in code] == ["RestateAgent"]

@@ -86,6 +86,6 @@ def test_openai_agents_are_told_everything_in_order(history: Any) -> None:
 @given(history=model_histories)
 def test_the_other_frameworks_are_told_everything(read: Callable[[Any], Iterator[Fact]], history: Any) -> None:
     history = [message for message in repair_messages(history) if message["role"] != "system"]
-    expected, found = list(told(history)), list(read(history))
+    expected, facts = list(told(history)), list(read(history))
     for kind in ("text", "call", "result"):
-        assert [fact for fact in found if fact[0] == kind] == [fact for fact in expected if fact[0] == kind]
+        assert [fact for fact in facts if fact[0] == kind] == [fact for fact in expected if fact[0] == kind]

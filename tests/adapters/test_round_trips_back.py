@@ -45,33 +45,33 @@ calls = st.builds(
 steps = st.tuples(st.none() | texts, st.none() | texts, st.lists(calls, max_size=3))
 
 
-def answer_of(made: Iterable[Any], provider: str) -> Json:
-    """Return a message with these steps; each call has an id of its own. Only the last step may be without calls."""
+def answer_of(steps: Iterable[Any], provider: str) -> Json:
+    """Return a message with these steps; each call has a different id. Only the last step may be without calls."""
     parts: list[Json] = []
-    for number, (thought, said, called) in enumerate(made):
+    for number, (reasoning, text, tool_calls) in enumerate(steps):
         parts.append({"type": "step-start"})
-        if thought is not None:
-            parts.append({"type": "reasoning", "text": thought, "providerMetadata": SIGNED[provider]})
-        if said is not None:
-            parts.append({"type": "text", "text": said})
-        parts.extend({**call, "toolCallId": f"c{number}-{at}"} for at, call in enumerate(called))
+        if reasoning is not None:
+            parts.append({"type": "reasoning", "text": reasoning, "providerMetadata": SIGNED[provider]})
+        if text is not None:
+            parts.append({"type": "text", "text": text})
+        parts.extend({**call, "toolCallId": f"c{number}-{at}"} for at, call in enumerate(tool_calls))
     return assistant(*parts)
 
 
 answers = st.tuples(st.lists(steps.filter(lambda step: bool(step[2])), max_size=3), texts).map(
-    lambda made: [*made[0], (None, made[1], [])]
+    lambda pair: [*pair[0], (None, pair[1], [])]
 )
 
 
 def facts(message: Json) -> list[Any]:
     """Return what a message says, without the text of failures, which stays on the server."""
-    found: list[Any] = []
+    entries: list[Any] = []
     for part in message["parts"]:
         if part["type"] in ("text", "reasoning"):
-            found.append((part["type"], part["text"], part.get("providerMetadata")))
+            entries.append((part["type"], part["text"], part.get("providerMetadata")))
         elif part["type"].startswith("tool-"):
-            found.append((part["type"], part["toolCallId"], part["input"], part["state"], part.get("output")))
-    return found
+            entries.append((part["type"], part["toolCallId"], part["input"], part["state"], part.get("output")))
+    return entries
 
 
 def shown(parts: Iterable[Part]) -> Json:
@@ -129,9 +129,9 @@ def openai_events(item: Any) -> Iterator[Any]:
         case {"type": "function_call"}:
             yield raw("output_item.done", item=ResponseFunctionToolCall(**item))
         case {"type": "function_call_output", "output": output}:
-            told: Any = ToolCallOutputItem(agent=Agent(name="a"), raw_item=item, output=output)
-            yield RunItemStreamEvent(name="tool_output", item=told)
-        case {"content": text}:
+            output_item: Any = ToolCallOutputItem(agent=Agent(name="a"), raw_item=item, output=output)
+            yield RunItemStreamEvent(name="tool_output", item=output_item)
+        case {"type": "message", "content": [{"type": "output_text", "text": text}]}:
             yield raw("output_text.delta", delta=text)
             yield raw("output_item.done", item=SimpleNamespace(type="message"))
 
@@ -144,14 +144,14 @@ ROADS = {
 
 
 @pytest.mark.parametrize("name", ROADS)
-@given(made=answers)
-def test_an_answer_comes_back_as_it_went(name: str, made: list[Any]) -> None:
+@given(steps=answers)
+def test_an_answer_comes_back_as_it_went(name: str, steps: list[Any]) -> None:
     road: tuple[Callable[[Any], Iterator[Part]], str] = ROADS[name]
     back, provider = road
-    answer = answer_of(made, provider)
+    answer = answer_of(steps, provider)
     history = repair_messages(model_messages([user("Hello?"), answer]))
-    expected, found = facts(answer), facts(shown(back(history)))
+    expected, result = facts(answer), facts(shown(back(history)))
     if name == "openai-agents":  # its items have no mark of a failure: the text of the failure is the result
         failures = {fact[1] for fact in expected if fact[-2] == "output-error"}
-        found = [(*fact[:3], "output-error", None) if fact[1] in failures else fact for fact in found]
-    assert found == expected
+        result = [(*fact[:3], "output-error", None) if fact[1] in failures else fact for fact in result]
+    assert result == expected

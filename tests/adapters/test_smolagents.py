@@ -132,7 +132,7 @@ def test_code_is_a_tool_whose_output_is(ending: Any, output: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "shown"),
+    ("output", "parts"),
     [
         (42, [Text("42")]),
         ({"city": "Paris"}, [Data("output", {"city": "Paris"})]),
@@ -140,10 +140,10 @@ def test_code_is_a_tool_whose_output_is(ending: Any, output: Any) -> None:
         (None, []),
     ],
 )
-def test_a_final_answer_is_text_or_data(output: Any, shown: list[Part]) -> None:
+def test_a_final_answer_is_text_or_data(output: Any, parts: list[Part]) -> None:
     answer = type("FinalAnswerStep", (SimpleNamespace,), {})(output=output)
     assert said(answer) == [
-        *shown,
+        *parts,
         finish(),
     ]
 

@@ -98,16 +98,16 @@ def test_a_tool_that_raised_has_failed_and_one_that_a_person_denied_is_denied() 
 
 
 @pytest.mark.parametrize(
-    ("interrupt", "asked"),
+    ("interrupt", "parts"),
     [
         ("v1:before_tool_call:c1:u", [ApprovalRequest("approval-c1", "c1")]),
         ("v1:agent_as_tool:c1:v1:before_tool_call:c2:u", [ApprovalRequest("approval-c1", "c1")]),
         ("v1:tool_call:c1:u", []),
     ],
 )
-def test_a_hook_asks_for_an_approval_and_a_tool_for_its_output(interrupt: str, asked: list[Part]) -> None:
+def test_a_hook_asks_for_an_approval_and_a_tool_for_its_output(interrupt: str, parts: list[Part]) -> None:
     paused = {"tool_interrupt_event": {"tool_use": USE, "interrupts": [SimpleNamespace(id=interrupt)]}}
-    assert said(paused, ended("interrupt")) == [*asked, finish(None)]
+    assert said(paused, ended("interrupt")) == [*parts, finish(None)]
 
 
 def test_an_agent_that_a_tool_asks_is_a_lane_with_a_label_in_its_step() -> None:
@@ -176,6 +176,12 @@ async def test_a_chat_becomes_messages_of_strands() -> None:
             "url": "data:application/pdf;base64,aGk=",
             "filename": "a.pdf",
         },
+        {
+            "type": "file",
+            "mediaType": "application/zip",
+            "url": "data:application/zip;base64,aGk=",
+            "filename": "a.zip",
+        },
         {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/b.pdf", "filename": "b.pdf"},
         {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"},
     ]
@@ -192,15 +198,16 @@ async def test_a_chat_becomes_messages_of_strands() -> None:
         ),
         user("Thanks.", "u2"),
     )
-    asked, called, results, answered, thanked = to_strands(conversation.history(chat))
-    assert asked["content"] == [
+    question, call_message, results, reply, thanks = to_strands(conversation.history(chat))
+    assert question["content"] == [
         {"text": "Look."},
         {"image": {"format": "png", "source": {"bytes": b"hi"}}},
         {"document": {"name": "a", "format": "pdf", "source": {"bytes": b"hi"}}},
+        {"text": "a.zip (application/zip) is attached, and cannot be read."},
         {"text": "b.pdf: https://example.org/b.pdf"},
         {"text": "a.txt:\nhi"},
     ]
-    assert called == {
+    assert call_message == {
         "role": "assistant",
         "content": [
             {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}},
@@ -212,7 +219,7 @@ async def test_a_chat_becomes_messages_of_strands() -> None:
         {"toolResult": {"toolUseId": "c1", "status": "success", "content": [{"text": '{"celsius":21}'}]}},
         {"toolResult": {"toolUseId": "c2", "status": "error", "content": [{"text": "No."}]}},
     ]
-    assert [answered, thanked] == [
+    assert [reply, thanks] == [
         {"role": "assistant", "content": [{"text": "Sunny."}]},
         {"role": "user", "content": [{"text": "Thanks."}]},
     ]

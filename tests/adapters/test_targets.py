@@ -70,8 +70,8 @@ def test_the_agent_is_called_with_a_token_headers_and_what_is_passed_on(tmp_path
     options = {"upstream_token": str(tmp_path / "token"), "header": ["x-team: blue"], "pass_on": ["X-Person"]}
     with served(agent) as url:
         asked(Plan(target=url, kind="ag-ui", options=options), **{"x-person": "ada"})
-    got = agent.headers[0]
-    assert (got["authorization"], got["x-team"], got["x-person"]) == ("Bearer abc", "blue", "ada")
+    headers = agent.headers[0]
+    assert (headers["authorization"], headers["x-team"], headers["x-person"]) == ("Bearer abc", "blue", "ada")
 
 
 @pytest.mark.parametrize(

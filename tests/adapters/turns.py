@@ -21,8 +21,8 @@ def assistant(*parts: Json, message_id: str = "a1") -> Json:
     return {"id": message_id, "role": "assistant", "parts": list(parts)}
 
 
-def text(said: str) -> Json:
-    return {"type": "text", "text": said}
+def text(content: str) -> Json:
+    return {"type": "text", "text": content}
 
 
 def tool(name: str, call_id: str, state: str, **more: Json) -> Json:
@@ -36,8 +36,8 @@ def request(*messages: Json, chat_id: str = "c1") -> ChatRequest:
 def turn_of(*messages: Json, identity: str | None = None, chat_id: str = "c1", has_whole_history: bool = False) -> Turn:
     """Return a turn; call it in a running event loop."""
     asker = None if identity is None else Identity(identity)
-    asked = msgspec.structs.replace(request(*messages, chat_id=chat_id), has_whole_history=has_whole_history)
-    return TurnContext(asked, identity=asker).turn
+    chat_request = msgspec.structs.replace(request(*messages, chat_id=chat_id), has_whole_history=has_whole_history)
+    return TurnContext(chat_request, identity=asker).turn
 
 
 def said_by(adapter: Adapter[Any], events: Sequence[Any]) -> list[Part]:

@@ -4,7 +4,7 @@
 client that was made elsewhere. Both need ``a2a-sdk``, which has versions 0.3 and 1.0 of the protocol.
 
 **Events** are those of ``client.send_message(…)``: objects of ``a2a-sdk``, or the same in JSON. Texts of artifacts are
-streamed, each artifact as a block; every message of a status is a block of its own. What repeats a whole text that was
+streamed, each artifact as a block; every message of a status is a separate block. What repeats a whole text that was
 shown is left out. A2A has no events for the tools of an agent.
 
 **Memory.** The agent gets the new message only, in a context named by the caller's identity and the chat's id.
@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.certificates import verification
 from usechat.errors import InvalidAddress, PublicError, StreamFailed, UnknownEvent
 from usechat.ids import new_id
@@ -30,7 +30,7 @@ from usechat.protocol.parts import Abort, BlockEnd, Data, Error, File, Part, Tex
 from usechat.protocol.request import ToolOutput
 from usechat.protocol.values import json_value
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn, current_context
+from usechat.turn import AgentInfo, Turn, current_context, thread_id
 
 __all__ = ["A2aAdapter", "A2aEndpoint", "A2aSource", "parts", "source_of", "to_a2a"]
 
@@ -49,13 +49,13 @@ _CANCEL_SECONDS: Final = 5.0
 _Event: TypeAlias = Mapping[str, Any]
 
 
-def source_of(found: Any) -> "A2aSource | None":
-    """Return the source of a client of an A2A agent; nothing for everything else.
+def source_of(client: Any) -> "A2aSource | None":
+    """Return the source of a client of an A2A agent; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    >>> def answers(client: object) -> bool:
+    ...     return source_of(client) is not None
     """
-    return A2aSource(found) if isinstance(found, _a2a("a2a.client").Client) else None
+    return A2aSource(client) if isinstance(client, _a2a("a2a.client").Client) else None
 
 
 def _a2a(module: str) -> Any:
@@ -63,8 +63,10 @@ def _a2a(module: str) -> Any:
 
 
 class _A2aTasks(FrameworkSource[_Event]):
+    continues = False  # the prompt is never sent twice
+
     def __init__(self, options: Options) -> None:
-        self._options = options
+        super().__init__(options=options)
         self.adapter = A2aAdapter
         self.info = AgentInfo(_FRAMEWORK)
 
@@ -75,19 +77,21 @@ class _A2aTasks(FrameworkSource[_Event]):
     async def events(self, turn: Turn) -> AsyncGenerator[_Event]:
         """Send the message of the turn, or the answer that a task waits for; yield what the agent sends, in JSON."""
         states, handle = current_context().states, conversation.state_handle(turn, _FRAMEWORK)
-        kept = await states.take_state(handle)  # also if the user writes instead of answering
-        task: dict[str, Any] = {} if kept is None else json.loads(kept)
-        request = {**options_of(self._options, turn), "message": _message(turn, task)}
-        shown = set(task.get("artifacts", ()))
+        state = await states.take_state(handle)  # also if the user writes instead of answering
+        task: dict[str, Any] = {} if state is None else json.loads(state)
+        request = {**await self.arguments(turn), "message": _message(turn, task)}
+        artifact_ids = set(task.get("artifacts", ()))
         async with self._client(turn) as client, aclosing(_sent(client, request)) as events:
             async for event in events:
                 if "task" in event:  # a task that continues repeats the artifacts of earlier turns
-                    found = [each for each in event["task"].get("artifacts", ()) if each["artifactId"] not in shown]
-                    event["task"]["artifacts"] = found
+                    artifacts = [
+                        each for each in event["task"].get("artifacts", ()) if each["artifactId"] not in artifact_ids
+                    ]
+                    event["task"]["artifacts"] = artifacts
                 if _state(event) in _WAITING:
-                    await states.keep_state(handle, json.dumps(_waiting_task(event, shown)).encode())
+                    await states.keep_state(handle, json.dumps(_waiting_task(event, artifact_ids)).encode())
                 elif "artifactUpdate" in event:
-                    shown.add(event["artifactUpdate"]["artifact"]["artifactId"])
+                    artifact_ids.add(event["artifactUpdate"]["artifact"]["artifactId"])
                 yield event
 
 
@@ -100,19 +104,19 @@ def _message(turn: Turn, task: Mapping[str, Any]) -> dict[str, Any]:
     last = conversation.history(turn)[-1]
     if not answers and last["role"] != "user":
         raise PublicError(conversation.PAUSE_IS_GONE)
-    said = [_answer(answers[0])] if answers else to_a2a(last["content"])
-    ids = {"contextId": task.get("contextId") or conversation.thread_id(turn)}
+    content = [_answer(answers[0])] if answers else to_a2a(last["content"])
+    ids = {"contextId": task.get("contextId") or thread_id(turn)}
     if "taskId" in task:
         ids["taskId"] = task["taskId"]
-    return {"messageId": new_id(), "role": "ROLE_USER", "parts": said, **ids}
+    return {"messageId": new_id(), "role": "ROLE_USER", "parts": content, **ids}
 
 
 def _answer(output: ToolOutput) -> dict[str, Any]:
-    given = output.output if output.error_text is None else output.error_text
-    return {"text": given} if isinstance(given, str) else {"data": json_value(given)}
+    value = output.output if output.error_text is None else output.error_text
+    return {"text": value} if isinstance(value, str) else {"data": json_value(value)}
 
 
-def _waiting_task(event: _Event, shown: Iterable[str]) -> dict[str, Any]:
+def _waiting_task(event: _Event, artifact_ids: Iterable[str]) -> dict[str, Any]:
     """Return what the next turn needs to answer a task: its ids, that of the question, and what the page has."""
     update = event.get("statusUpdate") or event["task"]
     artifacts = {each["artifactId"] for each in update.get("artifacts", ())}
@@ -120,7 +124,7 @@ def _waiting_task(event: _Event, shown: Iterable[str]) -> dict[str, Any]:
         "taskId": update.get("taskId") or update["id"],
         "contextId": update.get("contextId"),
         "question": _question_id(update["status"]),
-        "artifacts": sorted(artifacts.union(shown)),
+        "artifacts": sorted(artifacts.union(artifact_ids)),
     }
 
 
@@ -134,26 +138,26 @@ async def _sent(client: Any, request: Mapping[str, Any]) -> AsyncGenerator[dict[
     first = asyncio.ensure_future(anext(stream, None))
     task_id, is_over = None, False
     try:
-        found = await asyncio.shield(first)
-        while found is not None:
-            event = json_format.MessageToDict(found)
+        response = await asyncio.shield(first)
+        while response is not None:
+            event = json_format.MessageToDict(response)
             task_id = task_id or _task_id(event)
             is_over = is_over or _state(event) not in _BUSY
             yield event
-            found = await anext(stream, None)
+            response = await anext(stream, None)
     finally:
         with suppress(_a2a("a2a.utils.errors").A2AError, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                if not first.done() and (found := await first) is not None:
-                    task_id = _task_id(json_format.MessageToDict(found))
+                if not first.done() and (response := await first) is not None:
+                    task_id = _task_id(json_format.MessageToDict(response))
                 await stream.aclose()
                 if task_id is not None and not is_over:
                     await client.cancel_task(types.CancelTaskRequest(id=task_id))
 
 
 def _task_id(event: _Event) -> str | None:
-    found = event.get("task", {}).get("id") or next(iter(event.values())).get("taskId")
-    return None if found is None else str(found)
+    task_id = event.get("task", {}).get("id") or next(iter(event.values())).get("taskId")
+    return None if task_id is None else str(task_id)
 
 
 def _state(event: _Event) -> str:
@@ -177,10 +181,10 @@ class A2aSource(_A2aTasks):
 
     def __init__(self, client: Any, *, options: Options = NO_OPTIONS) -> None:
         super().__init__(options)
-        self._made = client
+        self._shared_client = client
 
     def _client(self, turn: Turn) -> AbstractAsyncContextManager[Any]:  # noqa: ARG002 (one client for all)
-        return nullcontext(self._made)
+        return nullcontext(self._shared_client)
 
 
 class A2aEndpoint(_A2aTasks):
@@ -318,8 +322,8 @@ class A2aAdapter:
         content = message.get("parts", ())
         if state in _WAITING:
             data = [part["data"] for part in content if "data" in part]
-            asked = {"message": _text(content), **({"data": data} if data else {})}
-            yield ToolCall(_question_id(status), _QUESTION, asked, dynamic=True)
+            question = {"message": _text(content), **({"data": data} if data else {})}
+            yield ToolCall(_question_id(status), _QUESTION, question, dynamic=True)
             yield conversation.finish(None, None)
         elif state == "TASK_STATE_COMPLETED":
             yield from self._content(message.get("messageId", ""), content)

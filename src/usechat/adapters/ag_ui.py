@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of, without_results
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, without_results
 from usechat.certificates import verification
 from usechat.errors import InvalidAddress, InvalidJSON, PublicError, RequestRefused, StreamFailed, UnknownEvent
 from usechat.ids import new_id
@@ -59,7 +59,7 @@ from usechat.protocol.parts import (
 from usechat.protocol.sse import EventDecoder
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn, current_context
+from usechat.turn import AgentInfo, Turn, current_context, thread_id
 
 __all__ = ["AgUiAdapter", "AgUiEndpoint", "AgUiSource", "parts", "run_input", "source_of", "to_ag_ui"]
 
@@ -84,24 +84,26 @@ _Event: TypeAlias = Mapping[str, Any]
 _Run: TypeAlias = Callable[[Any], AsyncIterable[Any]]
 
 
-def source_of(found: Any) -> "AgUiSource | None":
-    """Return the source of an agent of an AG-UI package, whose ``run`` takes a ``RunAgentInput``; nothing for others.
+def source_of(agent: Any) -> "AgUiSource | None":
+    """Return the source of an agent of an AG-UI package, whose ``run`` takes a ``RunAgentInput``; ``None`` for others.
 
     >>> source_of("a text") is None
     True
     """
-    run = getattr(found, "run", None)
-    return AgUiSource(run) if callable(run) and not isinstance(found, type) else None
+    run = getattr(agent, "run", None)
+    return AgUiSource(run) if callable(run) and not isinstance(agent, type) else None
 
 
 class _AgUiRuns(FrameworkSource[Any]):
+    continues = False  # the prompt is never sent twice
+
     def __init__(self, options: Options) -> None:
-        self._options = options
+        super().__init__(options=options)
         self.adapter = AgUiAdapter
         self.info = AgentInfo("ag-ui")
 
-    def _input(self, turn: Turn) -> dict[str, Any]:
-        return {**run_input(turn), **options_of(self._options, turn)}
+    async def _input(self, turn: Turn) -> dict[str, Any]:
+        return {**run_input(turn), **await self.arguments(turn)}
 
 
 class AgUiSource(_AgUiRuns):
@@ -120,10 +122,13 @@ class AgUiSource(_AgUiRuns):
         super().__init__(options)
         self._run = run
 
-    def events(self, turn: Turn) -> AsyncIterator[_Event]:
-        """Call the function with the input of the turn, and return its events as JSON."""
+    async def events(self, turn: Turn) -> AsyncGenerator[_Event]:
+        """Call the function with the input of the turn, and yield its events as JSON."""
         core = imported("ag_ui.core", "ag-ui-protocol", "ag-ui")
-        return _as_json(self._run(core.RunAgentInput.model_validate(self._input(turn))))
+        run_input = core.RunAgentInput.model_validate(await self._input(turn))
+        async with aclosing(_as_json(self._run(run_input))) as events:
+            async for event in events:
+                yield event
 
 
 class AgUiEndpoint(_AgUiRuns):
@@ -170,7 +175,7 @@ class AgUiEndpoint(_AgUiRuns):
         try:
             async with (
                 httpx2.AsyncClient(timeout=timeouts, verify=verification(self._verify)) as client,
-                client.stream("POST", self._url, json=self._input(turn), headers=headers) as response,
+                client.stream("POST", self._url, json=await self._input(turn), headers=headers) as response,
             ):
                 if response.status_code != 200:
                     body = (await response.aread())[:_MAXIMUM_ERROR_BYTES].decode("utf-8", "replace")
@@ -206,12 +211,12 @@ async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
     async for data in received:
         for event in decoder.receive(data):
             try:
-                found = msgspec.json.decode(event.data)
+                payload = msgspec.json.decode(event.data)
             except msgspec.DecodeError as error:
                 raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not JSON: {error}") from None
-            if not isinstance(found, dict):
+            if not isinstance(payload, dict):
                 raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not a JSON object")
-            yield found
+            yield payload
 
 
 # The input of a run.
@@ -227,12 +232,12 @@ def run_input(turn: Turn) -> dict[str, Any]:
     ...     client.ask("Hello").text
     'Hello'
     """
-    answered = {answer.tool_call_id for answer in turn.approvals}
-    answered |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == conversation.QUESTION}
+    call_ids = {answer.tool_call_id for answer in turn.approvals}
+    call_ids |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == conversation.QUESTION}
     users = [message["id"] for message in turn.messages if message["role"] == "user"]
-    history = without_results(conversation.history(turn), answered)
+    history = without_results(conversation.history(turn), call_ids)
     return {
-        "threadId": conversation.thread_id(turn),
+        "threadId": thread_id(turn),
         "runId": new_id(),
         "protocolVersion": _VERSION,
         "state": {},
@@ -259,8 +264,8 @@ def _langgraph_command(turn: Turn) -> dict[str, Any]:
     """Return the answer to the interrupt of a graph, where ``ag-ui-langgraph`` looks for it."""
     for output in turn.tool_outputs:
         if output.tool_call_id.startswith(_LANGGRAPH_INTERRUPT):
-            given = output.output if output.error_text is None else {"error": output.error_text}
-            return {"command": {"resume": given}}
+            value = output.output if output.error_text is None else {"error": output.error_text}
+            return {"command": {"resume": value}}
     return {}
 
 
@@ -305,7 +310,7 @@ class AgUiAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._denied = denied
         self._inputs: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
@@ -352,7 +357,7 @@ class AgUiAdapter:
         """Return the adapter of a sub-agent, and what puts it into its lane; what follows it is another step."""
         self._is_step_open = False
         adapter = AgUiAdapter(denied=self._denied)
-        adapter._known, adapter._waiting = self._known, self._waiting  # the end of the run names them
+        adapter._known_calls, adapter._waiting = self._known_calls, self._waiting  # the end of the run names them
         adapter._interrupts = self._interrupts
         self._sub_agents[run_id] = adapter, conversation.SubAgent(name, run_id)
         return self._sub_agents[run_id]
@@ -410,7 +415,7 @@ class AgUiAdapter:
 
     def _call_start(self, event: _Event) -> Iterator[Part]:
         call_id, name = event["toolCallId"], event["toolCallName"]
-        if call_id not in self._known:
+        if call_id not in self._known_calls:
             self._names[call_id], self._inputs[call_id] = name, []
             yield from self._begin()
             yield ToolInputStart(call_id, name, provider_executed=_is_provided(call_id))
@@ -440,12 +445,12 @@ class AgUiAdapter:
         if call_id not in self._inputs:
             return
         name, text = self._names[call_id], "".join(self._inputs.pop(call_id))
-        self._known.add(call_id)
+        self._known_calls.add(call_id)
         self._waiting.add(call_id)
         tool_input = conversation.parsed_result(text) if text else {}
         if isinstance(tool_input, str):
             yield ToolInputError(
-                call_id, name, "The input is not valid JSON.", tool_input, provider_executed=_is_provided(call_id)
+                call_id, name, conversation.INVALID_INPUT, tool_input, provider_executed=_is_provided(call_id)
             )
         else:
             metadata, is_provided = self._metadata.get(call_id), _is_provided(call_id)
@@ -500,7 +505,7 @@ class AgUiAdapter:
         for interrupt in interrupts:
             yield from self._interrupt(interrupt)
         if self._interrupts and not interrupts:  # both may come
-            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            # In a separate step: the page posts again as soon as every call of the last step is answered.
             yield Step(leaves_calls=True)
             # One question: an answer cannot name the interrupt that it is for.
             yield ToolCall(
@@ -519,11 +524,11 @@ class AgUiAdapter:
             yield conversation.finish(None if waits else "stop", usage if reported else None)
 
     def _interrupt(self, interrupt: _Event) -> Iterator[Part]:
-        if (call_id := interrupt.get("toolCallId")) in self._known and call_id is not None:
+        if (call_id := interrupt.get("toolCallId")) in self._known_calls and call_id is not None:
             yield ApprovalRequest(interrupt["id"], call_id)
             return
-        asked = {name: interrupt[name] for name in _ASKED if interrupt.get(name) is not None}
-        yield ToolCall(interrupt["id"], conversation.QUESTION, asked)
+        question = {name: interrupt[name] for name in _ASKED if interrupt.get(name) is not None}
+        yield ToolCall(interrupt["id"], conversation.QUESTION, question)
 
     def _failed(self, event: _Event) -> Iterator[Part]:
         self._is_over = True
@@ -604,9 +609,9 @@ def _converted(message: ModelMessage) -> Iterator[dict[str, Any]]:
                 yield {"role": "reasoning", "content": part["text"], _ENCRYPTED: encrypted}
         text = "".join(part["text"] for part in content if part["type"] == "text")
         calls = [_call(part) for part in content if part["type"] == "tool-call"]
-        said = {"content": text} if text.strip() else {}
-        if said or calls:
-            yield {"role": "assistant", **said, **({"toolCalls": calls} if calls else {})}
+        fields = {"content": text} if text.strip() else {}
+        if fields or calls:
+            yield {"role": "assistant", **fields, **({"toolCalls": calls} if calls else {})}
 
 
 def _call(part: Any) -> dict[str, Any]:

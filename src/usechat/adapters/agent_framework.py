@@ -6,14 +6,14 @@ takes the arguments of a run.
 **Events** are the updates of ``agent.run(…, stream=True)``, as JSON. Contents that repeat what was streamed
 (``merge_mode="replace"``) are read only if nothing was streamed.
 
-**History.** An agent gets the whole chat in every turn, in a session of its own.
+**History.** An agent gets the whole chat in every turn, in a new session.
 
 **Pauses.** Tools with ``approval_mode="always_require"`` end the run. The session that it needs to continue holds the
 whole history, so it never goes to the page: the run store keeps it, and it is used once. Tools without a function
 wait for an output of the page.
 
-**Other agents.** An agent that is a tool with ``stream_callback=show_sub_agent`` has a lane of its own, behind
-``data-agent`` with its name.
+**Other agents.** An agent that is a tool with ``stream_callback=show_sub_agent`` has a separate lane, which
+begins with ``data-agent`` and its name.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.model_messages import ModelMessage
@@ -67,13 +67,15 @@ _lanes: Final[WeakKeyDictionary[Any, str]] = WeakKeyDictionary()
 """The lanes of agents that are tools, by the tasks in which they run."""
 
 
-def source_of(found: Any) -> "AgentFrameworkSource | None":
-    """Return the source of an agent; nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "AgentFrameworkSource | None":
+    """Return the source of an agent; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    return AgentFrameworkSource(found) if isinstance(found, _package().BaseAgent) else None
+    return AgentFrameworkSource(agent, context=context) if isinstance(agent, _package().BaseAgent) else None
 
 
 def _package() -> Any:
@@ -83,17 +85,20 @@ def _package() -> Any:
 class AgentFrameworkSource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
-    ``options`` are further arguments of ``run``, such as ``options`` or ``tools``: as a mapping, or as a function of
-    the turn that returns one. The session is set here.
+    ``context`` are the arguments that tools get beside those of the model (``function_invocation_kwargs``): a mapping,
+    or a function of the turn, async or not, that returns one. ``options`` are further arguments of ``run``, such as
+    ``options`` or ``tools``, in the same way. The session is set here.
 
     >>> from typing import Any
     >>> def source(agent: Any) -> AgentFrameworkSource:  # for chat_response or ChatApp
     ...     return AgentFrameworkSource(agent, options={"options": {"temperature": 0}})
     """
 
-    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+    context_argument = "function_invocation_kwargs"
+
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._agent = agent
-        self._options = options
         self.adapter = AgentFrameworkAdapter
         self.info = AgentInfo(_FRAMEWORK, agent.name)
 
@@ -106,7 +111,7 @@ class AgentFrameworkSource(FrameworkSource[Any]):
         else:
             session, messages = self._agent.create_session(), to_agent_framework(conversation.history(turn))
         conversation.begin_sub_agents()
-        run = self._agent.run(messages, stream=True, session=session, **options_of(self._options, turn))
+        run = self._agent.run(messages, stream=True, session=session, **await self.arguments(turn))
         requests: list[Any] = []
         async for update in run:
             event = update.to_dict()
@@ -114,8 +119,8 @@ class AgentFrameworkSource(FrameworkSource[Any]):
             yield event
         response = await run.get_final_response()
         if requests:
-            kept = {"session": session.to_dict(), "requests": requests}
-            await states.keep_state(handle, json.dumps(kept).encode())
+            pause = {"session": session.to_dict(), "requests": requests}
+            await states.keep_state(handle, json.dumps(pause).encode())
         if (output := response.value) is not None:
             yield {
                 "type": _OUTPUT,
@@ -130,17 +135,17 @@ def _resumed(state: bytes | None, turn: Turn) -> tuple[Any, list[Any]]:
     """
     if state is None:
         raise PublicError(conversation.PAUSE_IS_GONE)
-    package, read = _package(), json.loads(state)
+    package, pause = _package(), json.loads(state)
     approved = {answer.tool_call_id: answer.approved for answer in turn.approvals}
     answers = [
         request.to_function_approval_response(approved.get(request.function_call.call_id, False))
-        for request in map(package.Content.from_dict, read["requests"])
+        for request in map(package.Content.from_dict, pause["requests"])
     ]
     messages = [package.Message("user", answers)]
     for output in turn.tool_outputs:
-        given = output.output if output.error_text is None else output.error_text
-        messages.append(package.Message("tool", [_function_result(output.tool_call_id, _text(given))]))
-    return package.AgentSession.from_dict(read["session"]), messages
+        value = output.output if output.error_text is None else output.error_text
+        messages.append(package.Message("tool", [_function_result(output.tool_call_id, _text(value))]))
+    return package.AgentSession.from_dict(pause["session"]), messages
 
 
 class AgentFrameworkAdapter:
@@ -155,7 +160,7 @@ class AgentFrameworkAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._denied = denied
         self._inputs: dict[str, tuple[str, list[str]]] = {}
         self._open: set[str] = set()
@@ -237,7 +242,7 @@ class AgentFrameworkAdapter:
     def _call(self, content: Mapping[str, Any]) -> Iterator[Part]:
         """Yield the input of a call as it is streamed. It is complete when the model's answer ends."""
         call_id, arguments = content["call_id"], content.get("arguments")
-        if call_id in self._known:
+        if call_id in self._known_calls:
             return
         if call_id not in self._inputs:
             self._inputs[call_id] = content["name"], []
@@ -251,11 +256,11 @@ class AgentFrameworkAdapter:
 
     def _end_calls(self) -> Iterator[Part]:
         for call_id, (name, pieces) in self._inputs.items():
-            self._known.add(call_id)
+            self._known_calls.add(call_id)
             self._open.add(call_id)
             tool_input = conversation.parsed_result("".join(pieces) or "{}")
             if isinstance(tool_input, str):
-                yield ToolInputError(call_id, name, "The input is not valid JSON.", tool_input)
+                yield ToolInputError(call_id, name, conversation.INVALID_INPUT, tool_input)
             else:
                 yield ToolCall(call_id, name, tool_input)
         self._inputs = {}
@@ -292,22 +297,22 @@ class AgentFrameworkAdapter:
 
 
 def show_sub_agent(update: Any) -> None:
-    """Show what an agent that is a tool says while it works, in a lane of its own.
+    """Show what an agent that is a tool says while it works, in a separate lane.
 
     >>> def tool(researcher):
     ...     return researcher.as_tool(stream_callback=show_sub_agent)
     """
-    # The framework does not say which call an update belongs to, but each call runs in a task of its own.
+    # The framework does not say which call an update belongs to, but each call runs in a separate task.
     lane = _lanes.setdefault(asyncio.current_task(), new_id())
     adapter, speaker = conversation.sub_agent(update.author_name or "agent", lane, AgentFrameworkAdapter)
     conversation.show(speaker, adapter, update)
 
 
 def _provided_output(content: Mapping[str, Any]) -> Any:
-    found = content.get("result", content.get("output", content.get("outputs")))
-    if isinstance(found, list) and len(found) == 1 and found[0].get("type") == "text":
-        return conversation.parsed_result(found[0]["text"])
-    return found
+    output = content.get("result", content.get("output", content.get("outputs")))
+    if isinstance(output, list) and len(output) == 1 and output[0].get("type") == "text":
+        return conversation.parsed_result(output[0]["text"])
+    return output
 
 
 def parts(updates: AsyncIterable[Any]) -> AsyncIterator[Part]:

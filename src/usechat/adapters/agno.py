@@ -5,7 +5,7 @@
 
 **Events** are those of ``agent.arun(…, stream=True, stream_events=True)``. The last one repeats the whole text, and is
 read only if nothing was streamed. Results are texts made by ``str``; those that are JSON or a Python literal become
-values. The events of a team's members are lanes of their own.
+values. Each member of a team has a separate lane.
 
 **Memory.** An agent with a database and ``add_history_to_context`` gets the new message only, in a session of the
 caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat.
@@ -14,6 +14,7 @@ caller's own; runs that were regenerated or edited are removed from it. Any othe
 wait for an output of the page. The paused run is kept in the agent's database, or by the run store if it has none.
 """
 
+import copy
 import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -27,7 +28,6 @@ from usechat.adapters.framework import (
     Options,
     imported,
     kept_count,
-    options_of,
     question_id,
 )
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
@@ -51,7 +51,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn, current_context
+from usechat.turn import AgentInfo, Turn, current_context, thread_id
 
 __all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
 
@@ -65,43 +65,49 @@ _IGNORED: Final = frozenset(
      "MemoryUpdateStarted", "MemoryUpdateCompleted", "SessionSummaryStarted", "SessionSummaryCompleted",
      "ParserModelResponseStarted", "ParserModelResponseCompleted", "OutputModelResponseStarted",
      "OutputModelResponseCompleted", "CompressionStarted", "CompressionCompleted", "CompactionStarted",
-     "CompactionCompleted", "FollowupsStarted", "TaskIterationStarted", "TaskIterationCompleted", "TaskStateUpdated"}
+     "CompactionCompleted", "FollowupsStarted", "TaskCreated", "TaskUpdated", "TaskIterationStarted",
+     "TaskIterationCompleted", "TaskStateUpdated"}
 )  # fmt: skip
 
 
-def source_of(found: Any) -> "AgnoSource | None":
-    """Return the source of an agent or a team; nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "AgnoSource | None":
+    """Return the source of an agent or a team; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    agent = imported("agno.agent", "agno", "agno").Agent
-    team = imported("agno.team", "agno", "agno").Team
-    return AgnoSource(found) if isinstance(found, (agent, team)) else None
+    agent_type = imported("agno.agent", "agno", "agno").Agent
+    team_type = imported("agno.team", "agno", "agno").Team
+    return AgnoSource(agent, context=context) if isinstance(agent, (agent_type, team_type)) else None
 
 
 class AgnoSource(FrameworkSource[Any]):
     """Answers turns with an agent or a team.
 
-    ``options`` are further arguments of ``arun``, such as ``session_state`` or ``dependencies``: as a mapping, or as a
-    function of the turn that returns one. The session and the user are set here.
+    ``context`` are the ``dependencies`` of a run: a mapping, or a function of the turn, async or not, that returns one.
+    ``options`` are further arguments of ``arun``, such as ``session_state``, in the same way. The session and the user
+    are set here.
 
     >>> from typing import Any
     >>> def source(agent: Any) -> AgnoSource:  # for chat_response or ChatApp
-    ...     return AgnoSource(agent, options=lambda turn: {"dependencies": {"chat": turn.chat_id}})
+    ...     return AgnoSource(agent, context=lambda turn: {"chat": turn.chat_id})
     """
 
-    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+    context_argument = "dependencies"
+
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._agent = agent
-        self._options = options
         self.adapter = AgnoAdapter
         self.info = AgentInfo(_FRAMEWORK, agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or continue the run that waits for the turn's answers."""
-        thread = conversation.thread_id(turn)
+        thread = thread_id(turn)
         arguments = {
-            **options_of(self._options, turn),
+            **await self.arguments(turn),
             "stream": True,
             "stream_events": True,
             "yield_run_output": True,
@@ -123,18 +129,20 @@ class AgnoSource(FrameworkSource[Any]):
             if run is None:
                 raise PublicError(conversation.PAUSE_IS_GONE)
             _answer(run.requirements or [], turn)
-            known = {"run_response": run} if waiting is not None else {"run_id": run.run_id}
-            return self._stream(self._agent.acontinue_run(**known, requirements=run.requirements, **arguments))
+            run_argument = {"run_response": run} if waiting is not None else {"run_id": run.run_id}
+            return self._stream(self._agent.acontinue_run(**run_argument, requirements=run.requirements, **arguments))
         arguments["metadata"] = {**(arguments.get("metadata") or {}), _OURS: question_id(turn)}
-        if self._agent.db is None or not self._agent.add_history_to_context:
-            return self._stream(self._agent.arun(to_agno(conversation.history(turn)), **arguments))
-        await self._forget(turn, arguments)
-        content: Any = conversation.history(turn)[-1]["content"]
-        said = _user(content)
-        return self._stream(self._agent.arun(said.pop("content"), **said, **arguments))
+        *before, last = conversation.history(turn)
+        agent = self._agent
+        if agent.db is None or not agent.add_history_to_context:
+            agent = _with_history(agent, to_agno(before))
+        else:
+            await self._forget(turn, arguments)
+        message = _user(last["content"])
+        return self._stream(agent.arun(message.pop("content"), **message, **arguments))
 
     async def _stream(self, run: Any) -> AsyncGenerator[Any]:
-        """Yield the events of a run; cancel it if nobody reads on, since a tool may run in a task of its own."""
+        """Yield the events of a run; cancel it if nobody reads on, since a tool may run in another task."""
         run_id, is_over = None, False
         try:
             async for event in run:
@@ -174,12 +182,24 @@ class AgnoSource(FrameworkSource[Any]):
         session = await self._session(arguments)
         if session is None or not session.runs:
             return
-        answered = [(run.metadata or {}).get(_OURS, "") for run in session.runs]
-        forgotten = [run.run_id for run in session.runs[kept_count(answered, turn) :]]
-        if forgotten:
-            deleted = self._agent.db.delete_runs(forgotten)
-            if inspect.isawaitable(deleted):  # databases are async or not
-                await deleted
+        question_ids = [(run.metadata or {}).get(_OURS, "") for run in session.runs]
+        run_ids = [run.run_id for run in session.runs[kept_count(question_ids, turn) :]]
+        if run_ids:
+            deletion = self._agent.db.delete_runs(run_ids)
+            if inspect.isawaitable(deletion):  # databases are async or not
+                await deletion
+
+
+def _with_history(agent: Any, messages: list[Any]) -> Any:
+    """Return an agent whose model reads these messages before the question.
+
+    They are not the input of a run: guardrails take a text alone, and a team joins a list to one message of the user.
+    """
+    if not messages:
+        return agent
+    copied = copy.copy(agent)
+    copied.additional_input = [*(agent.additional_input or ()), *messages]
+    return copied
 
 
 def _answer(requirements: Iterable[Any], turn: Turn) -> None:
@@ -197,8 +217,8 @@ def _answer(requirements: Iterable[Any], turn: Turn) -> None:
         elif output is not None and requirement.needs_user_input:
             requirement.provide_user_input(output.output if isinstance(output.output, Mapping) else {})
         elif output is not None and requirement.needs_external_execution:
-            given = output.output if output.error_text is None else output.error_text
-            requirement.set_external_execution_result(given if isinstance(given, str) else json_text(json_value(given)))
+            value = output.output if output.error_text is None else output.error_text
+            requirement.set_external_execution_result(value if isinstance(value, str) else json_text(json_value(value)))
 
 
 class AgnoAdapter:
@@ -214,11 +234,12 @@ class AgnoAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._denied = denied
         self._top: str | None = None
         self._members: dict[str, conversation.SubAgent] = {}
         self._has_text = False
+        self._output: Any = None
         self._is_over = False
         self._signature: str | None = None
 
@@ -278,7 +299,8 @@ class AgnoAdapter:
                 self._has_text = self._has_text or not lane
                 yield Text(event.content, lane=lane)
         elif event.content is not None:
-            yield Data("output", _json(event.content))
+            self._output = _json(event.content)
+            yield Data("output", self._output)
         if event.image is not None:
             yield from _image(event.image)
 
@@ -289,8 +311,8 @@ class AgnoAdapter:
             self._signature = None
 
     def _call(self, tool: Any, lane: str = "") -> Iterator[Part]:
-        if tool.tool_call_id not in self._known:
-            self._known.add(tool.tool_call_id)
+        if tool.tool_call_id not in self._known_calls:
+            self._known_calls.add(tool.tool_call_id)
             yield ToolCall(tool.tool_call_id, tool.tool_name or "", tool.tool_args or {}, lane=lane)
 
     def _tool(self, kind: str, tool: Any, lane: str) -> Iterator[Part]:
@@ -321,8 +343,8 @@ class AgnoAdapter:
             if isinstance(event.content, str):
                 if event.content and not self._has_text:
                     yield Text(event.content)
-            elif event.content is not None:
-                yield Data("output", _json(event.content))
+            elif event.content is not None and (output := _json(event.content)) != self._output:
+                yield Data("output", output)
             used = event.metrics
             usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
             yield conversation.finish("stop", usage)  # Agno does not tell why a model ended
@@ -371,10 +393,10 @@ def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
     new = imported("agno.tools.function", "agno", "agno").Function
     for tool in agent.tools if isinstance(agent.tools, list) else ():
         if hasattr(tool, "functions"):  # a toolkit
-            found = [*tool.functions.values(), *tool.async_functions.values()]
+            functions = [*tool.functions.values(), *tool.async_functions.values()]
         else:
-            found = [tool] if isinstance(tool, new) else [new.from_callable(tool)] if callable(tool) else []
-        for function in found:
+            functions = [tool] if isinstance(tool, new) else [new.from_callable(tool)] if callable(tool) else []
+        for function in functions:
             described = function.model_copy(deep=True)
             described.process_entrypoint()
             yield described.name, described.parameters, None
@@ -422,8 +444,7 @@ def _function_call(part: Any) -> dict[str, Any]:
 
 def _reasoning(content: Iterable[Any]) -> dict[str, Any]:
     for part in content:
-        signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
-        if part["type"] == "reasoning" and signature:
+        if signature := conversation.signature_of(part):
             return {"reasoning_content": part["text"], "provider_data": {"signature": signature}}
     return {}
 
@@ -431,7 +452,7 @@ def _reasoning(content: Iterable[Any]) -> dict[str, Any]:
 def _user(content: Iterable[Any]) -> dict[str, Any]:
     media = imported("agno.media", "agno", "agno")
     texts: list[str] = []
-    found: dict[str, list[Any]] = {}
+    attachments: dict[str, list[Any]] = {}
     for part in content:
         if part["type"] == "text":
             texts.append(part["text"])
@@ -444,8 +465,8 @@ def _user(content: Iterable[Any]) -> dict[str, Any]:
                 kind, ("files", media.File)
             )
             name = {"filename": file.name} if field == "files" and file.name else {}
-            found.setdefault(field, []).append(medium(**where, mime_type=file.media_type, **name))
-    return {"content": "\n\n".join(texts), **found}
+            attachments.setdefault(field, []).append(medium(**where, mime_type=file.media_type, **name))
+    return {"content": "\n\n".join(texts), **attachments}
 
 
 def _file_part(part: Any) -> FilePart:

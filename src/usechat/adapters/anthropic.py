@@ -1,4 +1,4 @@
-"""Streams of the Anthropic client, for agent functions with a loop of their own.
+"""Streams of the Anthropic client, for agent functions that call the model in a loop.
 
 The client runs no tools. A call is one of a client-side tool, or the agent function runs it, sends ``ToolResult``, and
 asks the model again: :func:`parts` ends the turn only after an answer without such calls. Until then it puts usage and
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from usechat.adapters import conversation
 from usechat.adapters.conversation import messages_of
-from usechat.adapters.openai import closing, ending, whole_call
+from usechat.adapters.framework import closing, ending, whole_call
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -109,14 +109,14 @@ def _call(block: Mapping[str, Any], *, provider_executed: bool | None = None) ->
         call = whole_call(block["id"], block["name"], block["json"])
         if not isinstance(call, ToolCall):
             return call
-        found = call.input
+        tool_input = call.input
     else:
-        found = block["input"]
+        tool_input = block["input"]
     server = block.get("server_name")
     return ToolCall(
         block["id"],
         block["name"],
-        found,
+        tool_input,
         provider_executed=provider_executed,
         dynamic=server is not None,
         title=None if server is None else f"{server}: {block['name']}",
@@ -166,22 +166,22 @@ class AnthropicAdapter:
         kind = event["type"] if isinstance(event, Mapping) else event.type
         if kind in _DERIVED:
             return
-        found = event if isinstance(event, Mapping) else event.model_dump(mode="json", warnings=False)
+        data = event if isinstance(event, Mapping) else event.model_dump(mode="json", warnings=False)
         match kind:
             case "message_start":
-                self._count(found["message"].get("usage"))
-                yield from self._blocks.parts(found)
+                self._count(data["message"].get("usage"))
+                yield from self._blocks.parts(data)
             case "content_block_start" | "content_block_delta" | "content_block_stop":
-                yield from self._blocks.parts(found)
+                yield from self._blocks.parts(data)
             case "message_delta":
-                self._count(found.get("usage"))
-                self._reason = found["delta"]["stop_reason"] or self._reason
+                self._count(data.get("usage"))
+                self._reason = data["delta"]["stop_reason"] or self._reason
             case "message_stop":
                 self._is_over = True
                 reason = "tool-calls" if self._blocks.asks_for_tools else conversation.finish_reason(self._reason)
                 yield ending(reason, conversation.usage(*self._tokens))
             case "error":
-                raise StreamFailed(f"the message failed: {found['error'].get('message')}")
+                raise StreamFailed(f"the message failed: {data['error'].get('message')}")
             case _:
                 raise UnknownEvent(kind)
 
@@ -193,7 +193,9 @@ class AnthropicAdapter:
     def _count(self, used: Mapping[str, Any] | None) -> None:
         """Note the counts: the last event has those of the whole message, perhaps without the input."""
         counts = ((used or {}).get(name) for name in ("input_tokens", "output_tokens"))
-        self._tokens = [known if count is None else count for known, count in zip(self._tokens, counts, strict=True)]
+        self._tokens = [
+            previous if count is None else count for previous, count in zip(self._tokens, counts, strict=True)
+        ]
 
 
 def parts(stream: Any) -> AsyncIterator[Part]:
@@ -216,12 +218,14 @@ def to_anthropic(messages: Iterable[ModelMessage]) -> list[Any]:
     """Return model messages as those of Anthropic. Call ``repair_messages`` first.
 
     Reasoning is kept if it is signed, since only then may it be sent back. System messages are left out: they are an
-    argument of the request. Calls that a provider ran itself, and their results, are left out, too.
+    argument of the request. Calls that a provider ran itself, and their results, are left out, too. So are files that
+    Claude cannot read; one in the last message raises ``PublicError``, which names it.
 
     >>> to_anthropic([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}]}]
     """
-    return [each for message in conversation.without_provider_calls(messages) for each in _messages(message)]
+    readable = conversation.without_unreadable(messages, ("image/", "application/pdf"), "images and PDF files")
+    return [each for message in conversation.without_provider_calls(readable) for each in _messages(message)]
 
 
 def _messages(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
@@ -245,8 +249,8 @@ def _block_of(part: Any) -> Iterator[Mapping[str, Any]]:
             yield {"type": "tool_use", "id": part["toolCallId"], "name": part["toolName"], "input": part["input"] or {}}
         case "tool-result":
             output = part["output"]
-            found = {"type": "tool_result", "tool_use_id": part["toolCallId"]}
-            yield {**found, "content": conversation.result_text(output), "is_error": conversation.is_failure(output)}
+            block = {"type": "tool_result", "tool_use_id": part["toolCallId"]}
+            yield {**block, "content": conversation.result_text(output), "is_error": conversation.is_failure(output)}
 
 
 def _thinking(part: Any) -> Iterator[Mapping[str, Any]]:

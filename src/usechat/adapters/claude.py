@@ -11,11 +11,11 @@ regenerating or editing a message forgets what followed. The id of a session is 
 and the id of the answer, so nobody opens another's session by naming it. If a session is not on this machine, Claude
 gets the chat as text.
 
-**Permissions.** Without a ``can_use_tool`` of their own, options ask the page. Claude Code cannot save a run that
-waits, so its process waits (:mod:`usechat.waiting_tasks`). It asks about one call after the other. Calls that are not
+**Permissions.** Options without ``can_use_tool`` ask the page. Claude Code cannot save a run that
+waits, so its process waits (:mod:`usechat.pauses`). It asks about one call after the other. Calls that are not
 run yet are held back meanwhile: a page that has one would wait for its output instead of sending the answer.
 
-**Sub-agents** speak in lanes of their own, whole messages at a time. Nothing runs in the background: the process ends
+**Sub-agents** speak in separate lanes, whole messages at a time. Nothing runs in the background: the process ends
 with the answer.
 """
 
@@ -25,20 +25,20 @@ import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from usechat.adapters import conversation
 from usechat.adapters.anthropic import MessageBlocks, to_anthropic, tool_output
-from usechat.adapters.framework import WaitingSource, imported
+from usechat.adapters.framework import FrameworkSource, for_turn, imported
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.parts import (
     ApprovalRequest,
     Data,
     Error,
-    Finish,
     Part,
     Reasoning,
     Start,
@@ -52,9 +52,9 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.protocol.request import ApprovalAnswer
+from usechat.protocol.ui_messages import text_of
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
-from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask
+from usechat.turn import WAIT_SECONDS, AgentInfo, PageQuestion, Turn, TurnContext, current_context, thread_id
 
 __all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
@@ -89,20 +89,21 @@ class PermissionAsked:
 
 
 @dataclasses.dataclass
-class PermissionAnswered:
-    """A person has answered; ``calls`` are the calls without a result by their ids: name and input."""
+class PermissionDenied:
+    """A person has denied a call: its result says no more than that."""
 
-    calls: dict[str, dict[str, Any]]
+    call_id: str
+    reason: str | None
 
 
-def source_of(found: Any) -> "ClaudeSource | None":
-    """Return the source of options; nothing for everything else.
+def source_of(options: Any) -> "ClaudeSource | None":
+    """Return the source of options; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    >>> def answers(options: object) -> bool:
+    ...     return source_of(options) is not None
     """
-    options = sdk().ClaudeAgentOptions
-    return ClaudeSource(found) if isinstance(found, options) else None
+    options_type = sdk().ClaudeAgentOptions
+    return ClaudeSource(options) if isinstance(options, options_type) else None
 
 
 def sdk() -> Any:
@@ -110,48 +111,57 @@ def sdk() -> Any:
     return imported("claude_agent_sdk", "claude-agent-sdk", "claude")
 
 
-class ClaudeSource(WaitingSource[Any]):
+class ClaudeSource(FrameworkSource[Any]):
     """Answers turns with Claude Code. A permission request waits for at most ``wait_seconds``.
 
-    ``options`` are ``ClaudeAgentOptions``. The session and partial messages are set here.
+    ``options`` are ``ClaudeAgentOptions``, or a function of the turn, async or not, that returns them. The session and
+    partial messages are set here.
 
     >>> def source(options) -> ClaudeSource:  # for chat_response or ChatApp
     ...     return ClaudeSource(options, wait_seconds=600)
     """
 
     def __init__(self, options: Any, *, wait_seconds: float = WAIT_SECONDS) -> None:
-        super().__init__(wait_seconds=wait_seconds)
-        self._options = options
+        super().__init__()
+        self._claude = options
+        self._wait_seconds = wait_seconds
         self.adapter = ClaudeAdapter
         self.info = AgentInfo("claude")
 
-    async def run(self, turn: Turn, task: WaitingTask[Any]) -> AsyncGenerator[Any]:
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run Claude Code on the turn."""
+        conversation.refuse_answers(turn)
+        permissions = _Permissions(current_context(), self._wait_seconds)
         message_id = new_id()
         yield AnswerStarted(message_id)
-        thread = conversation.thread_id(turn)
+        options = await for_turn(self._claude, turn)
+        thread = thread_id(turn)
         earlier = next((each["id"] for each in reversed(turn.messages) if each["role"] == "assistant"), None)
         if earlier is not None:
-            options = {"session_id": _session(thread, message_id), "fork_session": True}
+            fork = dataclasses.replace(
+                options,
+                resume=_session(thread, earlier),
+                session_id=_session(thread, message_id),
+                fork_session=True,
+            )
             try:
-                async for message in self._run(task, _prompt(turn), resume=_session(thread, earlier), **options):
+                async for message in self._run(permissions, _prompt(turn), fork):
                     yield message
                 return
             except sdk().ClaudeSDKError as error:
                 if NO_SESSION not in str(error):
                     raise
-        async for message in self._run(task, _whole_chat(turn), session_id=_session(thread, message_id)):
+        new = dataclasses.replace(options, session_id=_session(thread, message_id))
+        async for message in self._run(permissions, _whole_chat(turn), new):
             yield message
 
-    async def _run(self, task: WaitingTask[Any], prompt: list[Any], **session: Any) -> AsyncGenerator[Any]:
-        permissions = _Permissions(task)
+    async def _run(self, permissions: "_Permissions", prompt: list[Any], options: Any) -> AsyncGenerator[Any]:
         options = dataclasses.replace(
-            self._options,
+            options,
             include_partial_messages=True,
             verbatim_prompts=True,  # otherwise "@/etc/passwd" in a message of the page makes Claude Code read that file
-            can_use_tool=self._options.can_use_tool or permissions.ask,
-            env={**_ENVIRONMENT, **self._options.env},
-            **session,
+            can_use_tool=options.can_use_tool or permissions.ask,
+            env={**_ENVIRONMENT, **options.env},
         )
         async with sdk().ClaudeSDKClient(options) as client:
             await client.query(user_message(prompt))
@@ -195,17 +205,13 @@ def _prompt(turn: Turn) -> list[Any]:
 def _whole_chat(turn: Turn) -> list[Any]:
     """Return the content of the last message, behind the chat before it as text."""
     messages: list[Any] = list(turn.messages[:-1])
-    said = [
-        f"{message['role']}: {text}"
-        for message in messages
-        if (text := "".join(part["text"] for part in message["parts"] if part["type"] == "text"))
-    ]
-    return [*earlier_chat(said), *_prompt(turn)]
+    texts = [f"{message['role']}: {text}" for message in messages if (text := text_of(message))]
+    return [*earlier_chat(texts), *_prompt(turn)]
 
 
-def earlier_chat(said: Sequence[str]) -> list[Any]:
+def earlier_chat(texts: Sequence[str]) -> list[Any]:
     """Return the content that tells Claude what was said before, one text per message."""
-    return [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(said)}] if said else []
+    return [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(texts)}] if texts else []
 
 
 class StreamedMessages:
@@ -231,31 +237,26 @@ class StreamedMessages:
 class _Permissions:
     """Asks the page for permissions, when the message that makes the calls is complete."""
 
-    def __init__(self, task: WaitingTask[Any]) -> None:
-        self._task = task
-        self._calls: dict[str, dict[str, Any]] = {}
+    def __init__(self, context: TurnContext, wait_seconds: float) -> None:
+        self._context = context
+        self._wait_seconds = wait_seconds
         self._messages = StreamedMessages()
 
-    async def ask(self, name: str, given: dict[str, Any], context: Any) -> Any:
+    async def ask(self, name: str, tool_input: dict[str, Any], context: Any) -> Any:
         """Answer ``can_use_tool``."""
         call_id = context.tool_use_id
         await self._messages.complete()
-        answer = await self._task.ask(call_id, PermissionAsked(call_id, name, given))
-        await self._task.send(PermissionAnswered(dict(self._calls)))
-        if isinstance(answer, ApprovalAnswer):
-            return permission(approved=answer.approved, reason=answer.reason)
-        return permission(approved=False)
+        show = partial(self._context.feed, PermissionAsked(call_id, name, tool_input))
+        answer = await self._context.ask(PageQuestion(call_id, show, wait_seconds=self._wait_seconds))
+        if not isinstance(answer, ApprovalAnswer):
+            return permission(approved=False)
+        if not answer.approved:
+            self._context.feed(PermissionDenied(call_id, answer.reason))
+        return permission(approved=answer.approved, reason=answer.reason)
 
     def note(self, message: Any) -> None:
-        """Note which calls have no result yet, and whether a message is being streamed."""
+        """Note whether a message is being streamed."""
         self._messages.note(message)
-        kind = type(message).__name__
-        if kind == "AssistantMessage":
-            calls = (block for block in message.content if type(block).__name__ == "ToolUseBlock")
-            self._calls |= {block.id: {"name": block.name, "input": block.input} for block in calls}
-        elif kind == "UserMessage" and isinstance(message.content, list):
-            for block in message.content:
-                self._calls.pop(getattr(block, "tool_use_id", ""), None)
 
 
 class ClaudeAdapter:
@@ -269,8 +270,8 @@ class ClaudeAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
-        self._denied = denied
+        self._known_calls = set(known_calls)
+        self._denied = dict(denied)
         self._blocks: dict[str, MessageBlocks] = {}
         self._calls: dict[str, ToolCall] = {}
         self._open: set[str] = set()
@@ -278,7 +279,6 @@ class ClaudeAdapter:
         self._whole_messages: dict[str, str] = {}
         """The last message of each lane that was not streamed; each of its blocks comes alone."""
         self._sub_agents: dict[str, conversation.SubAgent] = {}
-        self._is_paused = False
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
@@ -299,32 +299,30 @@ class ClaudeAdapter:
             case "AnswerStarted":
                 yield Start(event.message_id)
             case "PermissionAsked":
-                self._is_paused = True
                 if self._open - {event.call_id}:  # of the sub-agent that asks: the page would wait for its output
                     yield Step(leaves_calls=True)
                 yield from self._call(_tool_call(event.call_id, event.name, event.input))
                 yield ApprovalRequest(f"approval-{event.call_id}", event.call_id)
-            case "PermissionAnswered":
-                calls = (_tool_call(call_id, **call) for call_id, call in event.calls.items())
-                self._calls |= {call.tool_call_id: call for call in calls}
+            case "PermissionDenied":
+                self._denied[event.call_id] = event.reason
             case kind if kind not in _IGNORED:
                 raise UnknownEvent(kind)
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a turn that waits, or of one that ended without a result."""
+        """Yield the end of a turn that ended without a result."""
         if error is None and not self._is_over:
-            yield Finish() if self._is_paused else Error(conversation.INCOMPLETE)
+            yield Error(conversation.INCOMPLETE)
 
-    def _spoken(self, message: Any, said: Iterator[Part]) -> Iterator[Part]:
-        """Yield what a message says: in a lane of its own if it is that of a sub-agent."""
+    def _spoken(self, message: Any, parts: Iterator[Part]) -> Iterator[Part]:
+        """Yield what a message says; a message of a sub-agent is put into its lane."""
         parent = message.parent_tool_use_id
         if parent is None:
-            return said
+            return parts
         if parent not in self._sub_agents:
             call = self._calls.get(parent)
-            given = call.input if call is not None and isinstance(call.input, Mapping) else {}
-            self._sub_agents[parent] = conversation.SubAgent(given.get("subagent_type", "agent"), parent)
-        return self._sub_agents[parent].parts(said)
+            tool_input = call.input if call is not None and isinstance(call.input, Mapping) else {}
+            self._sub_agents[parent] = conversation.SubAgent(tool_input.get("subagent_type", "agent"), parent)
+        return self._sub_agents[parent].parts(parts)
 
     def _stream(self, message: Any) -> Iterator[Part]:
         lane, event = message.parent_tool_use_id or "", message.event
@@ -353,8 +351,8 @@ class ClaudeAdapter:
                 yield part
 
     def _call(self, call: ToolCall) -> Iterator[Part]:
-        if call.tool_call_id not in self._known:
-            self._known.add(call.tool_call_id)
+        if call.tool_call_id not in self._known_calls:
+            self._known_calls.add(call.tool_call_id)
             yield call
 
     def _whole(self, message: Any) -> Iterator[Part]:
@@ -458,5 +456,5 @@ def tools_of(options: Any) -> Iterator[tuple[str, Any, Any]]:
 
 async def _listed_tools(server: Any) -> list[tuple[str, Any, Any]]:
     async with imported("mcp", "mcp", "claude").Client(server) as client:
-        found = [tool.model_dump(by_alias=True, mode="json") for tool in (await client.list_tools()).tools]
-    return [(tool["name"], tool["inputSchema"], tool.get("outputSchema")) for tool in found]
+        tools = [tool.model_dump(by_alias=True, mode="json") for tool in (await client.list_tools()).tools]
+    return [(tool["name"], tool["inputSchema"], tool.get("outputSchema")) for tool in tools]

@@ -1,34 +1,34 @@
-"""What all adapters need of a turn: its history for a model, the id of its thread, its files, and fixed sentences."""
+"""What all adapters need of a turn: its history for a model, its files, and fixed sentences."""
 
 import ast
 import base64
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import filterfalse
 from typing import Any, Final, TypeVar, cast
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 
 from usechat.errors import PublicError, UnknownEvent
-from usechat.ids import new_id
+from usechat.pauses.handles import state_handle
+from usechat.pauses.questions import ASKED, PAUSE_IS_GONE, QUESTION, has_answers
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
-from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
+from usechat.protocol.parts import Abort, Data, Error, Finish, Part, SourceUrl, Step
+from usechat.protocol.reframing import INCOMPLETE
 from usechat.protocol.stream import MessageStream
-from usechat.protocol.tool_calls import is_settled, tool_parts_of
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_settled, tool_parts_of
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
-from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = [
     "ASKED",
     "INCOMPLETE",
+    "INVALID_INPUT",
     "NOT_COMPLETED",
     "PAUSE_IS_GONE",
     "QUESTION",
@@ -37,34 +37,34 @@ __all__ = [
     "SubAgent",
     "begin_sub_agents",
     "calls_of",
+    "cited",
     "denials",
     "finish",
     "finish_reason",
     "history",
     "is_failure",
+    "messages_for_model",
     "messages_of",
     "model_file",
     "parsed_result",
     "printed_result",
+    "refuse_answers",
     "result_text",
     "settled_calls_of",
     "show",
+    "signature_of",
     "state_handle",
     "sub_agent",
-    "thread_id",
     "usage",
     "without_asked",
     "without_provider_calls",
     "without_questions",
+    "without_unreadable",
 ]
 
 AdapterT = TypeVar("AdapterT")
 
-INCOMPLETE: Final = "The answer ended before it was complete."
-QUESTION: Final = "interrupt"
-"""The name of the tool whose output answers a question that belongs to no call."""
-ASKED: Final = "asked-"
-"""How the id of a call begins that stands for a question of :mod:`usechat.adapters.questions`."""
+INVALID_INPUT: Final = "The input is not valid JSON."
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
 _DENIED: Final = "The user did not allow this call."
@@ -115,22 +115,8 @@ class ModelFile(msgspec.Struct, frozen=True):
         return f"{self.name or 'file'}:\n{self.data.decode('utf-8', 'replace')}"
 
 
-def thread_id(turn: Turn) -> str:
-    """Return the id under which a framework remembers the chat.
-
-    Clients choose the ids of chats, so the caller's identity is part of it: a caller cannot open another's thread.
-    """
-    subject = "" if turn.identity is None else turn.identity.subject
-    return "/".join(quote(text, safe="", errors="surrogatepass") for text in (subject, turn.chat_id or new_id()))
-
-
-def state_handle(turn: Turn, framework: str) -> str:
-    """Return the handle under which the state of a paused agent is kept; nothing can be read from it."""
-    return hashlib.sha256(f"{framework}/{thread_id(turn)}".encode()).hexdigest()
-
-
 class SubAgent:
-    """Puts the parts of an agent that another one asks into a lane of its own, behind a label; it ends no turn.
+    """Puts the parts of an agent that another agent asks into a separate lane, behind a label; it ends no turn.
 
     >>> [part.lane for part in SubAgent("researcher", "call-1").parts([Step(), Finish()])]
     ['call-1', 'call-1']
@@ -141,9 +127,9 @@ class SubAgent:
         self._lane = lane
         self._is_labelled = False
 
-    def parts(self, said: Iterable[Part]) -> Iterator[Part]:
+    def parts(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield parts in the lane; ``data-agent`` with the name stands in the first step."""
-        for part in said:
+        for part in parts:
             if isinstance(part, (Finish, Error, Abort)):
                 continue
             yield msgspec.structs.replace(part, lane=self._lane)
@@ -164,7 +150,7 @@ def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[Ad
     """Return the adapter of a sub-agent's run, which is made by its first event, and what puts it into its lane."""
     try:
         running = _sub_agents.get()
-    except LookupError:  # in a turn that has a loop of its own
+    except LookupError:  # an agent function, not a source, runs the framework
         begin_sub_agents()
         running = _sub_agents.get()
     if lane not in running:
@@ -188,14 +174,33 @@ def show(speaker: SubAgent, adapter: Adapter[Any], event: Any) -> None:
 def history(turn: Turn) -> list[ModelMessage]:
     """Return the chat so far as model messages that no provider rejects.
 
-    System messages are left out: they come from the page, and the agent has instructions of its own. So are questions
-    that were asked while the agent ran, since no model has made these calls.
+    System messages are left out: they come from the page, and the agent has its instructions.
     """
-    shown = [message for message in turn.messages if message["role"] != "system"]
-    return repair_messages(model_messages(without_asked(shown)))
+    return messages_for_model(message for message in turn.messages if message["role"] != "system")
 
 
-def messages_of(said: Iterable[Part]) -> list[ModelMessage]:
+def messages_for_model(messages: Iterable[UIMessage]) -> list[ModelMessage]:
+    """Return messages of a chat as model messages that no provider rejects.
+
+    Questions that were asked while the agent ran are left out, since no model has made these calls. Half an emoji (a
+    lone surrogate), which no encoder takes, is replaced.
+    """
+    return repair_messages(model_messages(without_asked(_encodable(list(messages)))))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # halves that meet become one
+        return value
+    if isinstance(value, list):
+        return [_encodable(each) for each in value]
+    return {key: _encodable(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def messages_of(parts: Iterable[Part]) -> list[ModelMessage]:
     """Return what was sent in a turn so far as model messages: a loop that runs tools adds them to the history.
 
     Read them with the client's converter, such as ``to_anthropic``. Calls need their results among the parts.
@@ -205,7 +210,7 @@ def messages_of(said: Iterable[Part]) -> list[ModelMessage]:
     ['assistant', 'tool']
     """
     stream, builder = MessageStream(message_id="said", sdk="7"), MessageBuilder(sdk="7")
-    for part in said:
+    for part in parts:
         for chunk in stream.send(part):
             builder.receive(chunk)
     for chunk in stream.close():
@@ -216,18 +221,42 @@ def messages_of(said: Iterable[Part]) -> list[ModelMessage]:
 def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
     """Yield the messages without the calls that a provider ran itself, and without their results.
 
-    Each provider has a format of its own for them, which a chat does not hold.
+    Each provider has its own format for them, which a chat does not hold.
     """
     listed: list[Any] = list(messages)
     calls = (part for message in listed if message["role"] == "assistant" for part in message["content"])
     provided = {call["toolCallId"] for call in calls if call["type"] == "tool-call" and call.get("providerExecuted")}
     for message in listed:
         if message["role"] in ("assistant", "tool"):
-            kept = [part for part in message["content"] if part.get("toolCallId") not in provided]
-            if kept:
-                yield cast("ModelMessage", {**message, "content": kept})
+            parts = [part for part in message["content"] if part.get("toolCallId") not in provided]
+            if parts:
+                yield cast("ModelMessage", {**message, "content": parts})
         else:
             yield message
+
+
+def without_unreadable(messages: Iterable[ModelMessage], kinds: Collection[str], words: str) -> list[ModelMessage]:
+    """Return the messages with a note in the place of each file that a model cannot take.
+
+    ``kinds`` are the beginnings of the media types that it takes, besides texts, and ``words`` names them. Raises
+    ``PublicError``, which names the file, if it came with the last message of the person.
+    """
+    listed: list[Any] = list(messages)
+    last = max((at for at, message in enumerate(listed) if message["role"] == "user"), default=-1)
+    for at, message in enumerate(listed):
+        if message["role"] == "user":
+            content = [_readable(part, ("text/", *kinds), words, is_new=at == last) for part in message["content"]]
+            listed[at] = {**message, "content": content}
+    return listed
+
+
+def _readable(part: Any, kinds: tuple[str, ...], words: str, *, is_new: bool) -> Any:
+    if part["type"] != "file" or part["mediaType"].startswith(kinds):
+        return part
+    name = f"{part.get('filename') or 'a file'} ({part['mediaType']})"
+    if is_new:
+        raise PublicError(f"The model cannot read {name}. It reads texts, {words}.")
+    return {"type": "text", "text": f"[{name} was left out: it cannot be read.]"}
 
 
 def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
@@ -237,9 +266,9 @@ def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage
             yield message
             continue
         content: Any = message["content"]
-        kept = [part for part in content if part.get("toolName") != QUESTION]
-        if kept:
-            yield cast("ModelMessage", {**message, "content": kept})
+        parts = [part for part in content if part.get("toolName") != QUESTION]
+        if parts:
+            yield cast("ModelMessage", {**message, "content": parts})
 
 
 def without_asked(messages: Iterable[UIMessage]) -> list[UIMessage]:
@@ -251,7 +280,7 @@ def without_asked(messages: Iterable[UIMessage]) -> list[UIMessage]:
 
 
 def _is_asked(part: Any) -> bool:
-    return is_dynamic_tool(part["type"]) and str(part.get("toolCallId", "")).startswith(ASKED)
+    return is_dynamic_tool(part) and str(part.get("toolCallId", "")).startswith(ASKED)
 
 
 def calls_of(turn: Turn) -> frozenset[str]:
@@ -271,10 +300,16 @@ def denials(turn: Turn) -> dict[str, str | None]:
     }
 
 
+def refuse_answers(turn: Turn) -> None:
+    """Raise ``PublicError`` if a turn brings answers: for frameworks whose runs wait in their process, and are gone."""
+    if has_answers(turn):
+        raise PublicError(PAUSE_IS_GONE)
+
+
 def model_file(part: FilePart) -> ModelFile:
     """Read the file part of a user message; raise ``PublicError`` if the scheme of its URL is not allowed."""
-    found: Any = part["data"]
-    url = found if isinstance(found, str) else str(found.get("url", ""))
+    location: Any = part["data"]
+    url = location if isinstance(location, str) else str(location.get("url", ""))
     scheme = urlsplit(url).scheme.lower()
     if scheme not in _FILE_SCHEMES:
         raise PublicError("Files must be uploaded with the message, or be at an https address.")
@@ -287,6 +322,12 @@ def model_file(part: FilePart) -> ModelFile:
     except ValueError:
         raise PublicError("A file of this message cannot be read.") from None
     return ModelFile(part["mediaType"], url, name, data)
+
+
+def signature_of(part: Mapping[str, Any]) -> str | None:
+    """Return the signature with which Anthropic takes its reasoning back; ``None`` for other parts, and without one."""
+    signature: str | None = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
+    return signature if part["type"] == "reasoning" else None
 
 
 def result_text(output: ToolResultOutput) -> str:
@@ -323,10 +364,24 @@ def printed_result(result: Any) -> Any:
     return value
 
 
+def cited(annotations: Iterable[Any], known: set[str], lane: str = "") -> Iterator[SourceUrl]:
+    """Yield the pages that a model cites, each once; ``known`` has those that were yielded.
+
+    >>> [page.url for page in cited([{"type": "url_citation", "url": "https://example.com"}], set())]
+    ['https://example.com']
+    """
+    for annotation in annotations:
+        fields = annotation if isinstance(annotation, Mapping) else vars(annotation)
+        url = fields.get("url")
+        if isinstance(url, str) and url not in known:
+            known.add(url)
+            yield SourceUrl(url, url, fields.get("title"), lane=lane)
+
+
 def usage(input_tokens: int | None, output_tokens: int | None) -> dict[str, int]:
     """Return token counts under the names of the AI SDK."""
-    read, written = input_tokens or 0, output_tokens or 0
-    return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
+    input_count, output_count = input_tokens or 0, output_tokens or 0
+    return {"inputTokens": input_count, "outputTokens": output_count, "totalTokens": input_count + output_count}
 
 
 def finish(reason: str | None, used: Mapping[str, int] | None) -> Finish:

@@ -33,7 +33,6 @@ from usechat.adapters.framework import (
     Options,
     emitted,
     imported,
-    options_of,
 )
 from usechat.errors import CannotAnswer, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -79,28 +78,29 @@ _MARKS: Final = ("Thought:", "Action:", "Final Answer:")
 _ANSWER: Final = "Final Answer:"
 _PROOFS: Final = ("Action Input:", _ANSWER)
 """CrewAI reads marks only in an answer that has one of these. Otherwise ``Action: call your bank.`` is a plain text."""
-_NOT_JSON: Final = "The input is not valid JSON."
 
 
 class _StopRun(BaseException):
-    """Ends a run whose turn was stopped. CrewAI handles every ``Exception``, so it is none."""
+    """Ends a run whose turn was stopped. It is no ``Exception``, because CrewAI handles every ``Exception``."""
 
 
-def source_of(found: Any) -> "CrewAiSource | None":
-    """Return the source of an agent or a crew; nothing for everything else.
+def source_of(target: Any, *, context: Any = None) -> "CrewAiSource | None":
+    """Return the source of an agent or a crew; ``None`` for everything else.
+
+    ``context`` is what the agent needs per request, as the source takes it.
 
     Raises :class:`~usechat.errors.CannotAnswer` for a flow, an agent or a crew that chats cannot share.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
     crewai = _crewai()
-    if isinstance(found, crewai.Flow):
+    if isinstance(target, crewai.Flow):
         raise CannotAnswer(
-            f"{type(found).__name__} is a flow of CrewAI, which holds one conversation, so chats cannot share it;"
-            f" give a function that makes one: CrewAiSource(lambda turn: {type(found).__name__}())"
+            f"{type(target).__name__} is a flow of CrewAI, which holds one conversation, so chats cannot share it;"
+            f" give a function that makes one: CrewAiSource(lambda turn: {type(target).__name__}())"
         )
-    return CrewAiSource(found) if isinstance(found, (crewai.Agent, crewai.Crew)) else None
+    return CrewAiSource(target, context=context) if isinstance(target, (crewai.Agent, crewai.Crew)) else None
 
 
 def _crewai(module: str = "crewai") -> Any:
@@ -111,8 +111,9 @@ class CrewAiSource(FrameworkSource[Any]):
     """Answers each turn with a copy of an agent or crew, or with what a function makes of the turn.
 
     ``message`` names the input of a crew or flow that gets the text of the user; without it this is the only input that
-    the texts of a crew have, and ``message`` in a flow. ``options`` are further inputs of a crew or flow, and further
-    arguments of ``kickoff`` of an agent: as a mapping, or as a function of the turn that returns one. Raises
+    the texts of a crew have, and ``message`` in a flow. ``context`` and ``options`` are further inputs of a crew or
+    flow, and further arguments of ``kickoff`` of an agent: a mapping, or a function of the turn, async or not, that
+    returns one. Raises
     :class:`~usechat.errors.CannotAnswer` for an object that chats cannot share.
 
     >>> @CrewAiSource
@@ -122,16 +123,18 @@ class CrewAiSource(FrameworkSource[Any]):
     ...     return Agent(role="assistant", goal="Help.", backstory="Be brief.", llm="gpt-5-mini")
     """
 
-    def __init__(self, agent: Any, *, message: str | None = None, options: Options = NO_OPTIONS) -> None:
+    def __init__(
+        self, agent: Any, *, message: str | None = None, options: Options = NO_OPTIONS, context: Any = None
+    ) -> None:
+        super().__init__(options=options, context=context)
         self._message = message
-        self._options = options
         self.adapter = CrewAiAdapter
         if callable(agent):
             self._make: Callable[[Turn], Any] = agent
             name = getattr(agent, "__name__", None)
         else:
             _check_shared(agent)
-            if message is None and not options:
+            if message is None and not options and context is None:
                 _check_inputs(agent)
             self._make = lambda _turn: agent.copy()
             name = getattr(agent, "role", None) or getattr(agent, "name", None)
@@ -140,7 +143,7 @@ class CrewAiSource(FrameworkSource[Any]):
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run on the chat, in a thread. Closing it ends the run with the next event, such as a piece of text."""
         messages = to_crewai(conversation.history(turn))
-        arguments = options_of(self._options, turn)
+        arguments = await self.arguments(turn)
         stopped = threading.Event()
 
         def run_in_thread(emit: Callable[[Any], None]) -> None:
@@ -165,25 +168,25 @@ class CrewAiSource(FrameworkSource[Any]):
             async for event in events:
                 yield event
 
-    def _run(self, made: Any, messages: list[Any], arguments: Mapping[str, Any], sink: Callable[..., None]) -> Any:
-        """Run an agent, a crew or a flow; return its result. It is called in a context of its own."""
+    def _run(self, target: Any, messages: list[Any], arguments: Mapping[str, Any], sink: Callable[..., None]) -> Any:
+        """Run an agent, a crew or a flow; return its result. Call it in a copied context."""
         crewai = _crewai()
         _crewai("crewai.events.stream_context").add_stream_sink(sink)
         # Otherwise a terminal is asked whether traces may be shown, and the turn waits for the answer.
         _crewai("crewai.events.listeners.tracing.utils").set_suppress_tracing_messages(True)
         with ExitStack() as stack:
-            for llm in _models(made):
+            for llm in _models(target):
                 stack.enter_context(_crewai("crewai.llms.base_llm").call_stream_override(llm, True))
-            if isinstance(made, crewai.Agent):
-                return _result(made.kickoff(messages, **arguments))
-            made.stream = False  # it would return an iterator
+            if isinstance(target, crewai.Agent):
+                return _result(target.kickoff(messages, **arguments))
+            target.stream = False  # it would return an iterator
             text = str(messages[-1]["content"])
-            if isinstance(made, crewai.Crew):
-                names = {self._message} if self._message is not None else made.fetch_inputs() - {*arguments}
+            if isinstance(target, crewai.Crew):
+                names = {self._message} if self._message is not None else target.fetch_inputs() - {*arguments}
                 inputs = {**dict.fromkeys(names, text), "crew_chat_messages": _chat(messages), **arguments}
             else:
                 inputs = {self._message or "message": text, **arguments}
-            return _result(made.kickoff(inputs=inputs))
+            return _result(target.kickoff(inputs=inputs))
 
 
 def _close_streams(stop: BaseException) -> None:
@@ -194,24 +197,24 @@ def _close_streams(stop: BaseException) -> None:
                 value.close()
 
 
-def _check_shared(found: Any) -> None:
+def _check_shared(target: Any) -> None:
     """Raise ``CannotAnswer`` if chats cannot share copies of an agent or crew."""
-    agents = getattr(found, "agents", None) or [found]
-    if getattr(found, "memory", None) or any(getattr(agent, "memory", None) for agent in agents):
+    agents = getattr(target, "agents", None) or [target]
+    if getattr(target, "memory", None) or any(getattr(agent, "memory", None) for agent in agents):
         problem = "has a memory, which would tell each chat what was said in the others"
     elif any(getattr(agent, "mcps", None) or getattr(agent, "apps", None) for agent in agents):
         problem = "has MCP servers or apps, which a copy of it has not"
     else:
         return
     raise CannotAnswer(
-        f"this {type(found).__name__} of CrewAI {problem};"
-        f" give a function that makes one for each turn: CrewAiSource(lambda turn: {type(found).__name__}(…))"
+        f"this {type(target).__name__} of CrewAI {problem};"
+        f" give a function that makes one for each turn: CrewAiSource(lambda turn: {type(target).__name__}(…))"
     )
 
 
-def _check_inputs(found: Any) -> None:
+def _check_inputs(target: Any) -> None:
     """Raise ``CannotAnswer`` for a crew with several inputs, of which any may be the message."""
-    names = sorted(found.fetch_inputs()) if hasattr(found, "fetch_inputs") else []
+    names = sorted(target.fetch_inputs()) if hasattr(target, "fetch_inputs") else []
     if len(names) > 1:
         raise CannotAnswer(
             f"this crew has the inputs {', '.join(names)}; name the one that gets the message of the user, and give"
@@ -219,17 +222,17 @@ def _check_inputs(found: Any) -> None:
         )
 
 
-def _models(made: Any) -> Iterator[Any]:
+def _models(target: Any) -> Iterator[Any]:
     """Yield the models that stream. CrewAI drops the calls of tools when it streams OpenAI Responses."""
     base = _crewai().BaseLLM
-    agents = [made, getattr(made, "manager_agent", None), *(getattr(made, "agents", None) or ())]
-    for llm in [getattr(made, "manager_llm", None), *(getattr(agent, "llm", None) for agent in agents)]:
+    agents = [target, getattr(target, "manager_agent", None), *(getattr(target, "agents", None) or ())]
+    for llm in [getattr(target, "manager_llm", None), *(getattr(agent, "llm", None) for agent in agents)]:
         if isinstance(llm, base) and getattr(llm, "api", None) != "responses":
             yield llm
 
 
 def _chat(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return the texts of a chat as CrewAI takes those of its own chat with a crew."""
+    """Return the texts of a chat in the form in which CrewAI passes ``crew_chat_messages`` to a crew."""
     texts = [{"role": each["role"], "content": each["content"]} for each in messages if each["role"] != "tool"]
     return json.dumps([each for each in texts if each["content"]])
 
@@ -269,7 +272,7 @@ class CrewAiAdapter:
         self._agents: dict[str, _Speaker] = {}
         self._open: dict[str, str] = {}
         """The calls without a result, by the event with which they began."""
-        self._said = ""
+        self._last_text = ""
         self._tokens = [0, 0]
         self._has_usage = False
         self._reason: str | None = None
@@ -331,7 +334,7 @@ class CrewAiAdapter:
         match kind:
             case "llm_call_started":
                 yield from speaker.begin_call()
-                self._said = ""
+                self._last_text = ""
             case "llm_stream_chunk" if data.get("tool_call") is not None:
                 yield from speaker.input_delta(data["tool_call"])
             case "llm_stream_chunk":
@@ -347,7 +350,7 @@ class CrewAiAdapter:
                 yield call
             case _:
                 yield from self._ended(data, failed=kind == "tool_usage_error" or bool(data.get("failure")))
-        self._said = speaker.said
+        self._last_text = speaker.full_text
 
     def _ended(self, data: Mapping[str, Any], *, failed: bool) -> Iterator[Part]:
         call_id = self._open.pop(str(data.get("started_event_id")), None)
@@ -362,7 +365,7 @@ class CrewAiAdapter:
     def _result(self, result: Mapping[str, Any]) -> Iterator[Part]:
         """Yield what was not streamed of a result: a text that a guardrail has changed, or the result of a tool."""
         text, value = result["text"], result["value"]
-        if text and not self._said.rstrip().endswith(text.strip()):
+        if text and not self._last_text.rstrip().endswith(text.strip()):
             if self._agents:
                 yield Step()
             yield Text(text)
@@ -381,11 +384,11 @@ class _Speaker:
         """The calls that the model has made and that have not begun, by their numbers."""
 
     @property
-    def said(self) -> str:
-        return self._speech.said
+    def full_text(self) -> str:
+        return self._speech.full_text
 
-    def in_lane(self, said: Iterable[Part]) -> Iterator[Part]:
-        return self._label.parts(said) if self._label is not None else iter(said)
+    def in_lane(self, parts: Iterable[Part]) -> Iterator[Part]:
+        return self._label.parts(parts) if self._label is not None else iter(parts)
 
     def begin_step(self) -> Iterator[Part]:
         if not self._has_step:
@@ -394,8 +397,8 @@ class _Speaker:
 
     def begin_call(self) -> Iterator[Part]:
         """Begin a call of the model. Calls of tools that did not begin until then had an input that cannot be read."""
-        for found in self._inputs.values():
-            yield ToolInputError(found.id, found.name, _NOT_JSON, found.text)
+        for tool_input in self._inputs.values():
+            yield ToolInputError(tool_input.id, tool_input.name, conversation.INVALID_INPUT, tool_input.text)
         self._inputs.clear()
         self._speech = _Speech()
         self._has_step = False
@@ -414,20 +417,22 @@ class _Speaker:
 
     def input_delta(self, call: Mapping[str, Any]) -> Iterator[Part]:
         """Yield what is new of the input of a call: each event has all of it so far."""
-        found = self._inputs.setdefault(call["index"], _ToolInput())
-        yield from self._in_step(found.deltas(call))
+        tool_input = self._inputs.setdefault(call["index"], _ToolInput())
+        yield from self._in_step(tool_input.deltas(call))
 
     def called(self, event_id: str, data: Mapping[str, Any]) -> ToolCall:
         """Return the call that has begun: the one that the model has written, as far as it was streamed."""
-        name, given = str(data["tool_name"]), data.get("tool_args")
-        tool_input = json_value(conversation.parsed_result(given) if isinstance(given, str) else given or {})
-        named = [index for index, found in self._inputs.items() if found.name == name]
+        name, arguments = str(data["tool_name"]), data.get("tool_args")
+        tool_input = json_value(
+            conversation.parsed_result(arguments) if isinstance(arguments, str) else arguments or {}
+        )
+        named = [index for index, candidate in self._inputs.items() if candidate.name == name]
         same = [index for index in named if conversation.parsed_result(self._inputs[index].text or "{}") == tool_input]
         index = next(iter(same or named), None)
         return ToolCall(event_id if index is None else self._inputs.pop(index).id, name, tool_input)
 
-    def _in_step(self, said: Iterable[Part]) -> Iterator[Part]:
-        for part in said:
+    def _in_step(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for part in parts:
             yield from self.begin_step()
             yield part
 
@@ -458,9 +463,9 @@ class _Speech:
     """
 
     def __init__(self) -> None:
-        self.said = ""
+        self.full_text = ""
         self.has_begun = False
-        self._held = ""
+        self._buffer = ""
         self._is_marked: bool | None = None
         self._is_proved = False
         self._is_answer = False
@@ -468,14 +473,14 @@ class _Speech:
     def feed(self, piece: str) -> Iterator[Part]:
         """Yield what is known to be thought or text; the beginning of a mark is held back."""
         self.has_begun = self.has_begun or bool(piece)
-        self._held += piece
+        self._buffer += piece
         if self._is_marked is None:
-            start = self._held.lstrip()
+            start = self._buffer.lstrip()
             if any(mark.startswith(start) for mark in _MARKS):
                 return
             self._is_marked = start.startswith(_MARKS)
         if self._is_marked and not self._is_proved:
-            self._is_proved = any(proof in self._held for proof in _PROOFS)
+            self._is_proved = any(proof in self._buffer for proof in _PROOFS)
             if not self._is_proved:
                 return
         if self._is_marked and not self._is_answer:
@@ -485,27 +490,27 @@ class _Speech:
 
     def end(self) -> Iterator[Part]:
         """Yield what was held back."""
-        held, self._held = self._held, ""
-        if held:
-            self.said += "" if self._is_proved else held
-            yield Reasoning(held) if self._is_proved else Text(held)
+        rest, self._buffer = self._buffer, ""
+        if rest:
+            self.full_text += "" if self._is_proved else rest
+            yield Reasoning(rest) if self._is_proved else Text(rest)
 
     def _thought(self) -> Iterator[Part]:
-        thought, mark, rest = self._held.partition(_ANSWER)
+        thought, mark, rest = self._buffer.partition(_ANSWER)
         lengths = range(min(len(_ANSWER), len(thought)), 0, -1)
-        held = 0 if mark else next((length for length in lengths if thought.endswith(_ANSWER[:length])), 0)
-        self._held = rest if mark else thought[len(thought) - held :]
-        if shown := thought[: len(thought) - held]:
-            yield Reasoning(shown)
+        overlap = 0 if mark else next((length for length in lengths if thought.endswith(_ANSWER[:length])), 0)
+        self._buffer = rest if mark else thought[len(thought) - overlap :]
+        if text := thought[: len(thought) - overlap]:
+            yield Reasoning(text)
         if mark:
             self._is_answer = True
             yield from self._text()
 
     def _text(self) -> Iterator[Part]:
-        text = self._held.lstrip() if self._is_answer and not self.said else self._held
-        self._held = ""
+        text = self._buffer.lstrip() if self._is_answer and not self.full_text else self._buffer
+        self._buffer = ""
         if text:
-            self.said += text
+            self.full_text += text
             yield Text(text)
 
 

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.errors import CannotAnswer, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Data, Error, Part, Reasoning, Step, Text, ToolCall, ToolError, ToolResult
@@ -34,13 +34,15 @@ _FINISH: Final = "finish"
 """The tool with which ``ReAct`` ends its loop."""
 
 
-def source_of(found: Any) -> "DspySource | None":
-    """Return the source of a program; nothing for everything else.
+def source_of(program: Any, *, context: Any = None) -> "DspySource | None":
+    """Return the source of a program; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(program: object) -> bool:
+    ...     return source_of(program) is not None
     """
-    return DspySource(found) if isinstance(found, _dspy().Module) else None
+    return DspySource(program, context=context) if isinstance(program, _dspy().Module) else None
 
 
 def _dspy(module: str = "dspy") -> Any:
@@ -50,23 +52,29 @@ def _dspy(module: str = "dspy") -> Any:
 class DspySource(FrameworkSource[Any]):
     """Answers turns with a program.
 
-    ``question`` and ``answer`` name the fields of a program without a signature of its own. ``options`` are further
-    inputs of the program: as a mapping, or as a function of the turn that returns one. Raises
+    ``question`` and ``answer`` name the fields of a program that has no signature. ``context`` and ``options`` are
+    further inputs of the program: a mapping, or a function of the turn, async or not, that returns one. Raises
     :class:`~usechat.errors.CannotAnswer` if the fields cannot be found.
 
     >>> from typing import Any
     >>> def source(program: Any) -> DspySource:  # for chat_response or ChatApp
-    ...     return DspySource(program, options=lambda turn: {"language": "French"})
+    ...     return DspySource(program, context=lambda turn: {"language": "French"})
     """
 
     def __init__(
-        self, program: Any, *, question: str | None = None, answer: str | None = None, options: Options = NO_OPTIONS
+        self,
+        program: Any,
+        *,
+        question: str | None = None,
+        answer: str | None = None,
+        options: Options = NO_OPTIONS,
+        context: Any = None,
     ) -> None:
+        super().__init__(options=options, context=context)
         signature = _signature(program)
         inputs = {} if signature is None else signature.input_fields
         outputs = {} if signature is None else signature.output_fields
         self._program = program
-        self._options = options
         self._history = next((name for name, field in inputs.items() if field.annotation is _dspy().History), None)
         self._question = question or next((name for name, field in inputs.items() if field.annotation is str), None)
         self._answer = answer or next(reversed(outputs), None)
@@ -75,6 +83,13 @@ class DspySource(FrameworkSource[Any]):
                 f"{type(program).__name__} has no signature with a text as input and an output;"
                 " name its fields: DspySource(program, question='…', answer='…')"
             )
+        given = {self._question, self._history, *(() if callable(options) else options)}
+        others = [name for name, field in inputs.items() if name not in given and field.is_required()]
+        if others and question is None and context is None and not callable(options):
+            raise CannotAnswer(
+                f"{type(program).__name__} has the inputs {', '.join([self._question, *others])}; name the one that the"
+                " user writes, and give the others: DspySource(program, question='…', context={…})"
+            )
         self.adapter = DspyAdapter
         self.info = AgentInfo(_FRAMEWORK, type(program).__name__)
 
@@ -82,7 +97,7 @@ class DspySource(FrameworkSource[Any]):
         """Run the program on the chat. Closing it cancels the run if the program is async, as those of DSPy are."""
         dspy = _dspy()
         *before, last = to_dspy(conversation.history(turn), str(self._question), str(self._answer))
-        inputs = {str(self._question): last[str(self._question)], **options_of(self._options, turn)}
+        inputs = {str(self._question): last[str(self._question)], **await self.arguments(turn)}
         if self._history is not None:
             inputs.setdefault(self._history, dspy.History(messages=before))
         late: deque[Mapping[str, Any]] = deque()
@@ -112,9 +127,9 @@ class DspySource(FrameworkSource[Any]):
 
 def _signature(program: Any) -> Any:
     """Return the signature of a program, or that of its only predictor."""
-    found = getattr(program, "signature", None)
+    signature = getattr(program, "signature", None)
     predictors = program.predictors()
-    return found if found is not None or len(predictors) != 1 else predictors[0].signature
+    return signature if signature is not None or len(predictors) != 1 else predictors[0].signature
 
 
 def _prediction(prediction: Any) -> dict[str, Any]:
@@ -148,8 +163,8 @@ def _callback(late: deque[Mapping[str, Any]]) -> Any:
 
         def on_tool_start(self, call_id: str, instance: Any, inputs: Mapping[str, Any]) -> None:
             if instance.name != _FINISH:
-                called = {"call": call_id, "tool": instance.name, "input": json_value(inputs.get("kwargs", inputs))}
-                _send(called, late)
+                call = {"call": call_id, "tool": instance.name, "input": json_value(inputs.get("kwargs", inputs))}
+                _send(call, late)
 
         def on_tool_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
             _send({"result": call_id, "output": json_value(outputs), "failed": exception is not None}, late)
@@ -236,12 +251,12 @@ class DspyAdapter:
     def _end(self, event: Mapping[str, Any]) -> Iterator[Part]:
         """Yield the fields of a prediction that were not streamed: a text as text, all others as data."""
         self._is_over = True
-        shown = {name: value for name, value in event["prediction"].items() if name not in _NOT_SHOWN}
-        texts = [value for value in shown.values() if isinstance(value, str)]
+        fields = {name: value for name, value in event["prediction"].items() if name not in _NOT_SHOWN}
+        texts = [value for value in fields.values() if isinstance(value, str)]
         if texts and not self._has_text:
             yield Text(texts[-1])
-        if len(texts) < len(shown):
-            yield Data("output", json_value(shown))
+        if len(texts) < len(fields):
+            yield Data("output", json_value(fields))
         used = event.get("usage")
         usage = None if used is None else conversation.usage(used["prompt_tokens"], used["completion_tokens"])
         yield conversation.finish("stop", usage)  # DSPy does not tell why a model ended

@@ -3,7 +3,7 @@
 :func:`elicit` is an elicitation callback with the signature of the official ``mcp`` package, so every client that is
 built on it can use it: ``mcp.Client(server, elicitation_callback=elicit)``.
 
-**The question** is a call of the tool ``interrupt`` (:mod:`usechat.adapters.questions`) whose input is what the server
+**The question** is a call of the tool ``interrupt`` (:mod:`usechat.pauses.questions`) whose input is what the server
 sent: ``{"mode": "form", "message": …, "requestedSchema": …}`` or ``{"mode": "url", "message": …, "url": …}``. **The
 answer** is its output, in the form of MCP's own result: ``{"action": "accept", "content": {…}}``,
 ``{"action": "decline"}`` or ``{"action": "cancel"}``. An answer that does not fit is asked again, with ``error`` in the
@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from usechat.adapters.questions import ask_page
 from usechat.errors import ProtocolError, RemoteProtocolError
+from usechat.pauses.questions import ask_page
 from usechat.protocol.request import ToolOutput
 
 __all__ = ["elicit"]
@@ -43,7 +43,7 @@ _logger: Final = logging.getLogger("usechat.adapters")
 async def elicit(context: Any, params: Any, *more: Any) -> Any:  # noqa: ARG001
     """Ask the page what an MCP server asks, and return an ``ElicitResult``; for clients of the package ``mcp``.
 
-    Frameworks may add arguments of their own behind ``params``. Outside of a turn the server gets an error.
+    Frameworks may add further arguments behind ``params``. Outside of a turn the server gets an error.
 
     >>> def client(server):
     ...     from mcp import Client
@@ -120,8 +120,8 @@ def _scheme(url: str) -> str:
 
 
 def _shape_error(output: ToolOutput) -> str | None:
-    found = output.output
-    action = found.get("action") if isinstance(found, Mapping) else None
+    answer = output.output
+    action = answer.get("action") if isinstance(answer, Mapping) else None
     return None if action in ("accept", "decline", "cancel") else _SHAPE
 
 

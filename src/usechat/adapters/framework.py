@@ -5,10 +5,14 @@ that were recorded elsewhere can be replayed where the framework is not installe
 """
 
 import asyncio
+import dataclasses
+import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Awaitable,
     Callable,
     Collection,
     Coroutine,
@@ -17,34 +21,34 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import cached_property, partial
 from importlib import import_module
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.adapters import conversation
-from usechat.adapters.questions import AskingTurns
 from usechat.errors import MissingDependency
-from usechat.forwarded_turns import ForwardedTurns
 from usechat.protocol.model_messages import ModelMessage
+from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputError
 from usechat.sources import Adapter, AdapterSource
 from usechat.turn import AgentInfo, Turn, TurnContext
-from usechat.waiting_tasks import WaitingTask, WaitingTasks
 
 __all__ = [
     "NO_OPTIONS",
     "FrameworkSource",
     "Options",
-    "WaitingSource",
+    "closing",
     "emitted",
+    "ending",
+    "for_turn",
     "imported",
     "kept_count",
-    "options_of",
     "question_id",
+    "required_fields",
+    "whole_call",
     "without_results",
 ]
 
-Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
-"""Further arguments of a framework's run: the same for each turn, or made from it."""
+Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""Further arguments of a framework's run: the same for each turn, or made from it by a function, async or not."""
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 Event = TypeVar("Event")
@@ -66,54 +70,44 @@ class AdapterClass(Protocol[EventT_contra]):
 
 
 class FrameworkSource(ABC, Generic[Event]):
-    """Answers turns with the events of a framework; a subclass provides the events and the adapter."""
+    """Answers turns with the events of a framework; a subclass provides the events and the adapter.
+
+    ``context`` is what the agent needs per request: a value, or a function of the turn, async or not, that returns it.
+    ``options`` are further arguments of a run, in the same way.
+    """
 
     adapter: AdapterClass[Event]
     info: AgentInfo
     """Names the agent for spans and metrics."""
+    continues: bool | None = None
+    """Whether an answer can go on after its process died (:func:`~usechat.sources.continues_after_crash`)."""
+    context_argument: ClassVar[str | None] = None
+    """The argument of a run that takes the context; without one its entries are arguments of the run themselves."""
+
+    def __init__(self, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        self._options = options
+        self._context = context
 
     @abstractmethod
     def events(self, turn: Turn) -> AsyncIterator[Event]:
         """Run the framework on a turn, and return its events. Closing the iterator stops the run."""
 
-    @cached_property
-    def _asking(self) -> AskingTurns:
-        return AskingTurns(self._answer_turn, self.info.framework)
-
     async def drive(self, context: TurnContext) -> None:
-        """Answer one turn; code that the agent calls may ask the page meanwhile."""
-        await self._asking.drive(context)
-
-    async def _answer_turn(self, context: TurnContext) -> None:
-        turn = context.turn
-        adapter = self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
+        """Answer one turn."""
+        adapter = self.adapter_of(context.turn)
         await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
 
+    def adapter_of(self, turn: Turn) -> Adapter[Event]:
+        """Return the adapter of one turn."""
+        return self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
 
-class WaitingSource(FrameworkSource[Event]):
-    """Answers turns with a framework whose runs wait for a person in their process (:mod:`usechat.waiting_tasks`).
-
-    A subclass provides the run and the adapter. A run waits for an answer for ``wait_seconds``.
-    """
-
-    def __init__(self, *, wait_seconds: float) -> None:
-        self._tasks: WaitingTasks[Event] = WaitingTasks(seconds=wait_seconds)
-        self._forwarded = ForwardedTurns(super()._answer_turn, self._tasks.is_waiting)
-
-    @abstractmethod
-    def run(self, turn: Turn, task: WaitingTask[Event]) -> AsyncGenerator[Event]:
-        """Run the framework on a turn, and return its events; ``task`` asks the page. Closing it stops the run."""
-
-    def events(self, turn: Turn) -> AsyncGenerator[Event]:
-        """Start a run on the turn, or read on from the run that waits for the turn's answers."""
-        return self._tasks.events(turn, self._handle(turn), partial(self.run, turn))
-
-    async def _answer_turn(self, context: TurnContext) -> None:
-        """Answer one turn, in the process that waits for it."""
-        await self._forwarded.drive(context, self._handle(context.turn))
-
-    def _handle(self, turn: Turn) -> str:
-        return conversation.state_handle(turn, self.info.framework)
+    async def arguments(self, turn: Turn) -> dict[str, Any]:
+        """Return the further arguments of the run on a turn: the options, and the context as the framework takes it."""
+        arguments = dict(await for_turn(self._options, turn))
+        context = await for_turn(self._context, turn)
+        if context is not None:
+            arguments |= context if self.context_argument is None else {self.context_argument: context}
+        return arguments
 
 
 def imported(module: str, package: str, extra: str) -> Any:
@@ -124,9 +118,30 @@ def imported(module: str, package: str, extra: str) -> Any:
         raise MissingDependency(package, extra) from None
 
 
-def options_of(options: Options, turn: Turn) -> dict[str, Any]:
-    """Return the options of one turn."""
-    return dict(options(turn) if callable(options) else options)
+async def for_turn(value: Any, turn: Turn) -> Any:
+    """Return a value for one turn: what a function makes of the turn, async or not, or the value itself."""
+    result = value(turn) if callable(value) else value
+    return await result if inspect.isawaitable(result) else result
+
+
+def required_fields(schema: Any) -> list[str] | None:
+    """Return the fields that an object of a class needs: a dataclass or a pydantic model; ``None`` for other types.
+
+    >>> @dataclasses.dataclass
+    ... class Visitor:
+    ...     name: str
+    ...     language: str = "en"
+    >>> required_fields(Visitor)
+    ['name']
+    """
+    if dataclasses.is_dataclass(schema):
+        return [
+            field.name
+            for field in dataclasses.fields(schema)
+            if field.init and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        ]
+    fields = getattr(schema, "model_fields", None)
+    return None if fields is None else [name for name, field in fields.items() if field.is_required()]
 
 
 def question_id(turn: Turn) -> str:
@@ -134,19 +149,19 @@ def question_id(turn: Turn) -> str:
     return next((message["id"] for message in reversed(turn.messages) if message["role"] == "user"), "")
 
 
-def kept_count(answered: Sequence[str], turn: Turn) -> int:
+def kept_count(question_ids: Sequence[str], turn: Turn) -> int:
     """Return how many entries of a framework's memory stay; what was regenerated or edited away begins behind them.
 
-    ``answered`` names, entry by entry, the user message that it answers; entries of others have an empty name. A page
-    that sends the last message alone removes nothing.
+    ``question_ids`` has, for each entry, the id of the user message that it answers, or an empty text if it answers
+    none. A page that sends the last message alone removes nothing.
     """
     users = [message["id"] for message in turn.messages if message["role"] == "user"]
-    if users and users[-1] in answered:
-        return answered.index(users[-1])
-    if len(users) > 1 and users[-2] in answered:
-        later = range(len(answered) - answered[::-1].index(users[-2]), len(answered))
-        return next((at for at in later if answered[at]), len(answered))
-    return len(answered)
+    if users and users[-1] in question_ids:
+        return question_ids.index(users[-1])
+    if len(users) > 1 and users[-2] in question_ids:
+        later = range(len(question_ids) - question_ids[::-1].index(users[-2]), len(question_ids))
+        return next((at for at in later if question_ids[at]), len(question_ids))
+    return len(question_ids)
 
 
 def without_results(messages: Iterable[ModelMessage], calls: Collection[str | None]) -> Iterator[ModelMessage]:
@@ -155,9 +170,11 @@ def without_results(messages: Iterable[ModelMessage], calls: Collection[str | No
         if message["role"] != "tool":
             yield message
             continue
-        kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
-        if kept:
-            yield {"role": "tool", "content": kept}
+        parts = [
+            part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls
+        ]
+        if parts:
+            yield {"role": "tool", "content": parts}
 
 
 class _End:
@@ -185,3 +202,32 @@ async def emitted(run: Callable[[Callable[[Event], None]], Coroutine[Any, Any, A
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+# One call of a model, for the adapters of model clients.
+
+
+def ending(reason: str | None, used: Mapping[str, int] | None) -> Part:
+    """Return the end of one model call: of the turn too, unless the model asks for tools."""
+    if reason != "tool-calls":
+        return conversation.finish(reason, used)
+    return Metadata({"finishReason": reason} if used is None else {"finishReason": reason, "usage": used})
+
+
+def whole_call(call_id: str, name: str, arguments: str) -> Part:
+    """Return a call with its whole input."""
+    try:
+        return ToolCall(call_id, name, json.loads(arguments) if arguments else {})
+    except ValueError:
+        return ToolInputError(call_id, name, conversation.INVALID_INPUT, arguments)
+
+
+async def closing(stream: Any) -> AsyncIterator[Any]:
+    """Yield the events of a client's stream, and close its connection, so that a stop reaches the model."""
+    try:
+        async for event in stream:
+            yield event
+    finally:
+        close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+        if close is not None:
+            await close()

@@ -8,7 +8,7 @@ then whole in an event with the same id, whose text is read only if no partial o
 
 **Memory.** The session service owns the history: an agent gets the new message only, in a session of the caller's own.
 What was regenerated or edited is rewound. A session that does not exist is filled with the chat so far. An agent or an
-``App`` without a runner gets a session service in the memory of this process.
+``App`` without a runner gets services for sessions, artifacts and memory in the memory of this process.
 
 **Pauses.** Tools with ``require_confirmation`` ask for an approval, whose id is that of ADK's own request.
 A ``LongRunningFunctionTool`` that returns nothing waits for an output of the page. The session has all that is needed
@@ -28,11 +28,10 @@ from usechat.adapters.framework import (
     Options,
     imported,
     kept_count,
-    options_of,
     question_id,
 )
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
-from usechat.protocol.model_messages import ModelMessage, model_messages, repair_messages
+from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
     ApprovalRequest,
     Data,
@@ -50,7 +49,7 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
+from usechat.turn import AgentInfo, Turn, thread_id
 
 __all__ = ["GoogleAdkAdapter", "GoogleAdkSource", "parts", "source_of", "to_google_adk"]
 
@@ -62,14 +61,16 @@ _ANYONE: Final = "user"
 _EXTRA: Final = ("google-adk", "google-adk")
 
 
-def source_of(found: Any) -> "GoogleAdkSource | None":
-    """Return the source of an agent, an ``App`` or a ``Runner``; nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "GoogleAdkSource | None":
+    """Return the source of an agent, an ``App`` or a ``Runner``; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
     kinds = (_adk("agents").BaseAgent, _adk("apps").App, _adk("runners").Runner)
-    return GoogleAdkSource(found) if isinstance(found, kinds) else None
+    return GoogleAdkSource(agent, context=context) if isinstance(agent, kinds) else None
 
 
 def _adk(module: str) -> Any:
@@ -83,26 +84,33 @@ def _types() -> Any:
 class GoogleAdkSource(FrameworkSource[Any]):
     """Answers turns with an agent, an ``App`` or a ``Runner``.
 
-    ``options`` are further arguments of ``run_async``, such as ``state_delta`` or ``run_config``: as a mapping, or as a
-    function of the turn that returns one. The session, the user and the streaming mode are set here.
+    ``context`` is written to the session's state before the run (``state_delta``): a mapping, or a function of the
+    turn, async or not, that returns one. ``options`` are further arguments of ``run_async``, such as ``run_config``, in
+    the same way. The session, the user and the streaming mode are set here.
 
     >>> from typing import Any
     >>> def source(runner: Any) -> GoogleAdkSource:  # for chat_response or ChatApp
-    ...     return GoogleAdkSource(runner, options=lambda turn: {"state_delta": {"chat": turn.chat_id}})
+    ...     return GoogleAdkSource(runner, context=lambda turn: {"chat": turn.chat_id})
     """
 
-    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+    context_argument = "state_delta"
+
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._runner = _runner_of(agent)
-        self._options = options
-        self.adapter = partial(GoogleAdkAdapter, structured=frozenset(_structured(self._runner.agent)))
+        self.adapter = partial(
+            GoogleAdkAdapter,
+            structured=frozenset(_structured(self._runner.agent)),
+            author=self._runner.agent.name,
+        )
         self.info = AgentInfo("google-adk", self._runner.agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or resume the session that waits for the turn's answers."""
-        thread = conversation.thread_id(turn)
-        place = {"user_id": thread.partition("/")[0] or _ANYONE, "session_id": thread}
+        user, _, chat = thread_id(turn).partition("/")
+        place = {"user_id": user or _ANYONE, "session_id": f"{chat}@{user}"}  # without a slash: for artifacts
         session = await self._session(turn, place)
-        options = options_of(self._options, turn)
+        options = await self.arguments(turn)
         arguments = {**options, **place, "run_config": _run_config(options.get("run_config"), turn)}
         if turn.approvals or turn.tool_outputs:
             message = _answers(turn, session)
@@ -129,8 +137,8 @@ class GoogleAdkSource(FrameworkSource[Any]):
 
     async def _rewind(self, turn: Turn, session: Any, place: Mapping[str, str]) -> None:
         """Rewind what was regenerated or edited away."""
-        answered = [(event.custom_metadata or {}).get(_OURS, "") for event in session.events]
-        for event in session.events[kept_count(answered, turn) :][:1]:
+        question_ids = [(event.custom_metadata or {}).get(_OURS, "") for event in session.events]
+        for event in session.events[kept_count(question_ids, turn) :][:1]:
             await self._runner.rewind_async(**place, rewind_before_invocation_id=event.invocation_id)
 
 
@@ -138,10 +146,14 @@ def _runner_of(agent: Any) -> Any:
     runner = _adk("runners").Runner
     if isinstance(agent, runner):
         return agent
-    service = _adk("sessions").InMemorySessionService()
+    services = {
+        "session_service": _adk("sessions").InMemorySessionService(),
+        "artifact_service": _adk("artifacts").InMemoryArtifactService(),
+        "memory_service": _adk("memory").InMemoryMemoryService(),
+    }
     if isinstance(agent, _adk("apps").App):
-        return runner(app=agent, session_service=service)
-    return runner(app_name=agent.name, agent=agent, session_service=service)
+        return runner(app=agent, **services)
+    return runner(app_name=agent.name, agent=agent, **services)
 
 
 def _structured(agent: Any) -> Iterator[str]:
@@ -152,10 +164,10 @@ def _structured(agent: Any) -> Iterator[str]:
         yield from _structured(other)
 
 
-def _run_config(given: Any, turn: Turn) -> Any:
+def _run_config(config: Any, turn: Turn) -> Any:
     """Return the configuration of a run that streams, and whose events name the message that they answer."""
     module = _adk("agents.run_config")
-    config = given or module.RunConfig()
+    config = config or module.RunConfig()
     metadata = {**(config.custom_metadata or {}), _OURS: question_id(turn)}
     return config.model_copy(update={"streaming_mode": module.StreamingMode.SSE, "custom_metadata": metadata})
 
@@ -163,23 +175,23 @@ def _run_config(given: Any, turn: Turn) -> Any:
 def _said_before(turn: Turn) -> list[ModelMessage]:
     messages = [message for message in turn.messages if message["role"] != "system"]
     last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "user"), 0)
-    return repair_messages(model_messages(conversation.without_asked(messages[:last])))
+    return conversation.messages_for_model(messages[:last])
 
 
 def _answers(turn: Turn, session: Any) -> Any:
     """Return the message that resumes a session; raise PublicError if it does not wait for it."""
     types = _types()
-    asked = {call.id: call.name for event in session.events for call in event.get_function_calls()}
+    call_names = {call.id: call.name for event in session.events for call in event.get_function_calls()}
     answers: list[Any] = []
     for answer in turn.approvals:
-        if asked.get(answer.approval_id) != _CONFIRMATION:
+        if call_names.get(answer.approval_id) != _CONFIRMATION:
             raise PublicError(conversation.PAUSE_IS_GONE)
         answers.append(_response(answer.approval_id, _CONFIRMATION, {"confirmed": answer.approved}))
     for output in turn.tool_outputs:
-        if output.tool_call_id not in asked:
+        if output.tool_call_id not in call_names:
             raise PublicError(conversation.PAUSE_IS_GONE)
-        given = {"result": output.output} if output.error_text is None else {"error": output.error_text}
-        answers.append(_response(output.tool_call_id, asked[output.tool_call_id], given))
+        response = {"result": output.output} if output.error_text is None else {"error": output.error_text}
+        answers.append(_response(output.tool_call_id, call_names[output.tool_call_id], response))
     return types.Content(role="user", parts=answers)
 
 
@@ -188,12 +200,25 @@ def _response(call_id: str, name: str, response: Mapping[str, Any]) -> Any:
     return types.Part(function_response=types.FunctionResponse(id=call_id, name=name, response=dict(response)))
 
 
+class _Lane:
+    """The answer of a model that a lane shows: agents that run in parallel mix their events."""
+
+    __slots__ = ("event_id", "has_partial", "has_partial_code", "is_open")
+
+    def __init__(self, event_id: str) -> None:
+        self.event_id = event_id
+        self.has_partial = False
+        self.has_partial_code = False
+        self.is_open = False
+        """Whether more of the answer comes."""
+
+
 class GoogleAdkAdapter:
     """Turns the events of one run into parts.
 
     ``known_calls`` are the calls that the page has already, when a session is resumed; ``denied`` are those that a
     person has denied, with the reasons. ``structured`` names the agents with an ``output_schema``, whose
-    answers are also sent as data.
+    answers are also sent as data. ``author`` is the agent that was asked; without it that is the first one that speaks.
 
     >>> list(GoogleAdkAdapter().close())
     [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]
@@ -205,19 +230,17 @@ class GoogleAdkAdapter:
         known_calls: Collection[str] = (),
         denied: Mapping[str, str | None] = {},
         structured: Collection[str] = (),
+        author: str | None = None,
     ) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._denied = denied
         self._structured = structured
         self._inputs: dict[str, _StreamedInput] = {}
         self._code_count = 0
         self._open_codes: list[str] = []
         """The pieces of code without a result."""
-        self._id: str | None = None
-        self._author: str | None = None
-        self._lanes = {""}
-        self._has_partial = False
-        self._has_partial_code = False
+        self._author = author
+        self._lanes: dict[str, _Lane] = {}
         self._is_whole = False
         self._tokens = [0, 0]
         self._reason: str | None = None
@@ -234,15 +257,15 @@ class GoogleAdkAdapter:
         lane = self._lane(event)
         if event.error_code and not event.content:
             self._error = f"{event.error_code}: {event.error_message}"
-        found = (event.content.parts or ()) if event.content is not None else ()
-        if any(part.function_response is None and part.code_execution_result is None for part in found):
+        parts = (event.content.parts or ()) if event.content is not None else ()
+        if any(part.function_response is None and part.code_execution_result is None for part in parts):
             yield from self._begin(event, lane)
-        withheld = (event.actions and event.actions.requested_tool_confirmations) or {}
-        for part in found:
-            yield from self._part(part, event, lane, withheld)
+        confirmations = (event.actions and event.actions.requested_tool_confirmations) or {}
+        for part in parts:
+            yield from self._part(part, event, lane, confirmations)
         if event.author in self._structured and not event.partial:
-            yield from _output(found, lane)
-        self._note(event)
+            yield from _output(parts, lane)
+        self._note(event, lane)
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
         """Yield the end of the run; raise StreamFailed if the framework ended it with an error."""
@@ -264,33 +287,36 @@ class GoogleAdkAdapter:
 
     def _begin(self, event: Any, lane: str) -> Iterator[Part]:
         """Begin a step with the first event of a model's answer; the first one of a lane has the agent's name."""
-        if event.id == self._id:
+        state = self._lanes.get(lane)
+        if state is not None and state.event_id == event.id:
             return
-        self._id, self._has_partial, self._has_partial_code = event.id, False, False
-        yield Step(lane=lane)
-        if lane not in self._lanes:
-            self._lanes.add(lane)
+        if not any(each.is_open for each in self._lanes.values()):  # a step would cut the texts of the others
+            yield Step(lane=lane)
+        self._lanes[lane] = _Lane(event.id)
+        if state is None and lane:
             yield Data("agent", {"name": event.author}, id=lane, lane=lane)
 
-    def _note(self, event: Any) -> None:
-        self._has_partial = self._has_partial or bool(event.partial)
+    def _note(self, event: Any, lane: str) -> None:
+        if (state := self._lanes.get(lane)) is not None:
+            state.has_partial = state.has_partial or bool(event.partial)
+            state.is_open = bool(event.partial)
         self._is_whole = not event.partial
         if (used := event.usage_metadata) is not None and not event.partial:
             self._tokens[0] += used.prompt_token_count or 0
             self._tokens[1] += used.candidates_token_count or 0
         self._reason = getattr(event.finish_reason, "value", event.finish_reason) or self._reason
 
-    def _part(self, part: Any, event: Any, lane: str, withheld: Collection[str]) -> Iterator[Part]:
+    def _part(self, part: Any, event: Any, lane: str, confirmations: Collection[str]) -> Iterator[Part]:
         if part.function_call is not None:
             yield from self._call(part.function_call, bool(event.partial), lane)
         elif part.function_response is not None:
-            yield from self._result(part.function_response, withheld)
+            yield from self._result(part.function_response, confirmations)
         elif part.executable_code is not None:
             yield from self._code(part.executable_code, event, lane)
         elif part.code_execution_result is not None:
             yield from self._code_result(part.code_execution_result)
         elif part.text:
-            if event.partial or not self._has_partial:
+            if event.partial or not self._lanes[lane].has_partial:
                 yield Reasoning(part.text, lane=lane) if part.thought else Text(part.text, lane=lane)
         elif part.inline_data is not None and not event.partial:
             yield File(_data_url(part.inline_data), part.inline_data.mime_type or "application/octet-stream", lane=lane)
@@ -302,15 +328,16 @@ class GoogleAdkAdapter:
                 yield ApprovalRequest(call.id, call.args["originalFunctionCall"]["id"])
         elif is_partial:
             yield from self._streamed(call, lane)
-        elif call.id not in self._known:
-            self._known.add(call.id)
+        elif call.id not in self._known_calls:
+            self._known_calls.add(call.id)
             yield ToolCall(call.id, call.name or "", call.args or {}, lane=lane)
 
     def _code(self, code: Any, event: Any, lane: str) -> Iterator[Part]:
         """Yield code that runs where the model runs, or in the agent's code executor; the whole event repeats it."""
-        if self._has_partial_code and not event.partial:
+        state = self._lanes[lane]
+        if state.has_partial_code and not event.partial:
             return
-        self._has_partial_code = bool(event.partial)
+        state.has_partial_code = bool(event.partial)
         self._code_count += 1
         call_id = code.id or f"{event.invocation_id}-code-{self._code_count}"
         self._open_codes.append(call_id)
@@ -327,7 +354,7 @@ class GoogleAdkAdapter:
             yield ToolError(call_id, conversation.TOOL_FAILED, provider_executed=True)
 
     def _streamed(self, call: Any, lane: str) -> Iterator[Part]:
-        if not call.id or not call.name or call.id in self._known:
+        if not call.id or not call.name or call.id in self._known_calls:
             return
         if call.id not in self._inputs:
             self._inputs[call.id] = _StreamedInput()
@@ -336,9 +363,9 @@ class GoogleAdkAdapter:
             if text := self._inputs[call.id].text(piece):
                 yield ToolInputDelta(call.id, text, lane=lane)
 
-    def _result(self, response: Any, withheld: Collection[str]) -> Iterator[Part]:
+    def _result(self, response: Any, confirmations: Collection[str]) -> Iterator[Part]:
         call_id, value = response.id, response.response
-        if call_id in withheld:
+        if call_id in confirmations:
             return  # the text says that an approval is needed; the result comes with the answer
         if call_id in self._denied:
             yield ToolDenied(call_id, self._denied[call_id])
@@ -347,11 +374,11 @@ class GoogleAdkAdapter:
             yield ToolResult(call_id, value["result"] if is_wrapped else value)
 
 
-def _output(found: Collection[Any], lane: str) -> Iterator[Part]:
+def _output(parts: Collection[Any], lane: str) -> Iterator[Part]:
     """Yield the value of a final answer that is JSON."""
-    if any(part.function_call is not None for part in found):
+    if any(part.function_call is not None for part in parts):
         return
-    text = "".join(part.text for part in found if part.text and not part.thought)
+    text = "".join(part.text for part in parts if part.text and not part.thought)
     try:
         yield Data("output", json.loads(text), lane=lane)
     except ValueError:
@@ -369,13 +396,13 @@ class _StreamedInput:
         name = str(piece.json_path or "").removeprefix("$.")
         if not name.isidentifier():
             return ""
-        begun = "" if self._path == name else f"{'{' if self._path is None else ', '}{json.dumps(name)}: "
+        prefix = "" if self._path == name else f"{'{' if self._path is None else ', '}{json.dumps(name)}: "
         self._path = name
         if piece.string_value is not None:
             quoted = json.dumps(piece.string_value)
-            return begun + quoted[0 if begun else 1 : -1 if piece.will_continue else None]
+            return prefix + quoted[0 if prefix else 1 : -1 if piece.will_continue else None]
         value = piece.number_value if piece.number_value is not None else piece.bool_value
-        return begun + json.dumps(value)
+        return prefix + json.dumps(value)
 
 
 def _data_url(blob: Any) -> str:
@@ -399,8 +426,8 @@ def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield the name and the input schema of each tool of an agent, for `usechat types`; toolsets have none here."""
     base, function = _adk("tools.base_tool").BaseTool, _adk("tools.function_tool").FunctionTool
     for tool in getattr(agent, "tools", None) or ():
-        found = tool if isinstance(tool, base) else function(tool) if callable(tool) else None
-        declared = None if found is None else found._get_declaration()  # noqa: SLF001 (nothing public tells it)
+        base_tool = tool if isinstance(tool, base) else function(tool) if callable(tool) else None
+        declared = None if base_tool is None else base_tool._get_declaration()  # noqa: SLF001 (nothing public tells it)
         if declared is not None:
             schema = declared.parameters_json_schema
             if schema is None and declared.parameters is not None:
@@ -420,8 +447,8 @@ def to_google_adk(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> def history(turn):
     ...     return to_google_adk(repair_messages(model_messages(turn.messages)))
     """
-    found = (_content(message) for message in conversation.without_provider_calls(messages))
-    return [content for content in found if content is not None and content.parts]
+    contents = (_content(message) for message in conversation.without_provider_calls(messages))
+    return [content for content in contents if content is not None and content.parts]
 
 
 def _content(message: ModelMessage) -> Any:

@@ -6,7 +6,7 @@ further arguments of a run.
 **Events** are the chunks that ``agent.run_async(…, streaming_callback=…)`` passes on, and at last its result. The
 result has the whole text, and is read only if nothing was streamed.
 
-**History.** An agent has no memory of its own, so it gets the whole chat in every turn.
+**History.** An agent has no memory, so it gets the whole chat in every turn.
 """
 
 from collections.abc import (
@@ -23,7 +23,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, imported
 from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -50,14 +50,16 @@ _REASONS: Final = {"text": "stop", "length": "length", "content_filter": "conten
 """Why a run ended, to the reasons of the AI SDK; a tool may be a reason, too."""
 
 
-def source_of(found: Any) -> "HaystackSource | None":
-    """Return the source of an agent; nothing for everything else, such as a pipeline.
+def source_of(agent: Any, *, context: Any = None) -> "HaystackSource | None":
+    """Return the source of an agent; ``None`` for everything else, such as a pipeline.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    agent = _haystack("haystack.components.agents").Agent
-    return HaystackSource(found) if isinstance(found, agent) else None
+    agent_type = _haystack("haystack.components.agents").Agent
+    return HaystackSource(agent, context=context) if isinstance(agent, agent_type) else None
 
 
 def _haystack(module: str) -> Any:
@@ -67,24 +69,24 @@ def _haystack(module: str) -> Any:
 class HaystackSource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
-    ``options`` are further arguments of ``run_async``, such as ``generation_kwargs`` or values of the agent's state: as
-    a mapping, or as a function of the turn that returns one.
+    ``context`` are values of the agent's state, ``options`` further arguments of ``run_async``, such as
+    ``generation_kwargs``: a mapping, or a function of the turn, async or not, that returns one.
 
     >>> from typing import Any
     >>> def source(agent: Any) -> HaystackSource:  # for chat_response or ChatApp
     ...     return HaystackSource(agent, options=lambda turn: {"hook_context": {"chat": turn.chat_id}})
     """
 
-    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._agent = agent
-        self._options = options
         self.adapter = HaystackAdapter
         self.info = AgentInfo(_FRAMEWORK)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the chat. Closing it cancels the run: the model call, and tools that are async."""
         messages = to_haystack(conversation.history(turn))
-        arguments = options_of(self._options, turn)
+        arguments = await self.arguments(turn)
 
         async def run(emit: Callable[[Any], None]) -> None:
             async def callback(chunk: Any) -> None:
@@ -171,7 +173,7 @@ class HaystackAdapter:
         for call_id, name, *pieces in self._calls.values():
             read = conversation.parsed_result("".join(pieces) or "{}")
             if isinstance(read, str):
-                yield ToolInputError(call_id, name, "The input is not valid JSON.", read)
+                yield ToolInputError(call_id, name, conversation.INVALID_INPUT, read)
             else:
                 self._open.add(call_id)
                 yield ToolCall(call_id, name, read)
@@ -246,10 +248,10 @@ def _converted(types: Any, message: ModelMessage, calls: dict[str, Any]) -> Iter
         yield types.ChatMessage.from_user(content_parts=[_content(types, part) for part in content])
     elif message["role"] == "assistant":
         text = "".join(part["text"] for part in content if part["type"] == "text")
-        made = [_call(types, part) for part in content if part["type"] == "tool-call"]
-        calls |= {call.id: call for call in made}
-        if text.strip() or made:
-            yield types.ChatMessage.from_assistant(text or None, tool_calls=made or None)
+        tool_calls = [_call(types, part) for part in content if part["type"] == "tool-call"]
+        calls |= {call.id: call for call in tool_calls}
+        if text.strip() or tool_calls:
+            yield types.ChatMessage.from_assistant(text or None, tool_calls=tool_calls or None)
     elif message["role"] == "tool":
         for part in content:
             if part["type"] == "tool-result":

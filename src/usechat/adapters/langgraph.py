@@ -19,7 +19,6 @@ Any other ``interrupt(value)`` waits for an output: of the tool call that interr
 approval, a second call of the tool asks. The part ``data-interrupt`` has the value, and names the call.
 """
 
-import contextlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -31,10 +30,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, Final, TypeAlias, cast
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast
 
 from usechat.adapters import conversation
-from usechat.adapters.questions import AskingTurns
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import (
     AssistantModelMessage,
@@ -42,14 +42,13 @@ from usechat.protocol.model_messages import (
     ModelMessage,
     ToolModelMessage,
     UserModelMessage,
-    model_messages,
-    repair_messages,
 )
 from usechat.protocol.parts import (
     ApprovalRequest,
     BlockEnd,
     Data,
     Error,
+    File,
     Part,
     Reasoning,
     Step,
@@ -63,10 +62,10 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.protocol.request import ToolOutput
-from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.ui_messages import UIMessage, text_of
 from usechat.protocol.values import json_text, json_value
-from usechat.sources import AdapterSource, parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.sources import Adapter, parts_of
+from usechat.turn import AgentInfo, Turn, thread_id
 
 try:
     from langchain_core.messages import (
@@ -96,35 +95,39 @@ STREAM: Final[Mapping[str, Any]] = {
 
 _IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
 _OURS: Final = {"usechat": True}
-"""Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add messages of its own."""
+"""Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add others."""
+_HANDED_OVER: Final = "Handed over."
 _NOT_RUN_YET: Final = "The tool has not run yet, because another call waits for an approval."
-_NO_CONFIG: Final[Mapping[str, Any]] = {}
 
 Event: TypeAlias = Mapping[str, Any]
-_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
 
 
-def source_of(found: Any) -> "LangGraphSource | None":
-    """Return the source of a compiled graph; nothing for everything else.
+def source_of(graph: Any, *, context: Any = None) -> "LangGraphSource | None":
+    """Return the source of a compiled graph; ``None`` for everything else.
 
-    Raises :class:`~usechat.errors.CannotAnswer` for a graph that is not compiled, or whose input has no ``messages``.
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    Raises :class:`~usechat.errors.CannotAnswer` for a graph that is not compiled, whose input has no ``messages``, or
+    that needs a context.
 
     >>> source_of("a text") is None
     True
     """
-    if isinstance(found, StateGraph):
+    if isinstance(graph, StateGraph):
         raise CannotAnswer("a StateGraph cannot run; give what its compile() returns")
-    return LangGraphSource(found) if isinstance(found, Pregel) else None
+    return LangGraphSource(graph, context=context) if isinstance(graph, Pregel) else None
 
 
-class LangGraphSource:
+class LangGraphSource(FrameworkSource[Event]):
     """Answers turns with a graph.
 
-    ``config`` is added to the configuration of each run, as a mapping or a function of the turn; the thread is set
-    here. ``input`` makes the graph's input from a turn, for graphs whose state has no ``messages``; the history is then
-    up to it. ``context`` is the graph's run-time context, as a value or a function of the turn.
+    ``context`` is the graph's run-time context: a value, or a function of the turn, async or not, that returns it.
+    Without it a graph with a ``context_schema`` gets the defaults. ``config`` is added to the configuration of each
+    run: a mapping, or such a function; the thread is set here. ``input`` makes the graph's input from a turn, for
+    graphs whose state has no ``messages``; the history is then up to it.
 
-    Raises :class:`~usechat.errors.CannotAnswer` for a graph whose input has no ``messages``, without ``input``.
+    Raises :class:`~usechat.errors.CannotAnswer` for a graph whose input has no ``messages``, without ``input``, and for
+    one whose ``context_schema`` has fields without defaults, without ``context``.
 
     >>> from langgraph.graph import START, MessagesState, StateGraph
     >>> builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": []})
@@ -132,53 +135,48 @@ class LangGraphSource:
     >>> source = LangGraphSource(graph, config={"recursion_limit": 50})  # give it to chat_response or ChatApp
     """
 
+    context_argument = "context"
+
     def __init__(
         self,
         graph: "Pregel[Any, Any, Any, Any]",
         *,
-        config: _Options = _NO_CONFIG,
+        config: Options = NO_OPTIONS,
         input: Callable[[Turn], Any] | None = None,  # noqa: A002
         context: Any = None,
     ) -> None:
+        super().__init__(context=_default_context(graph) if context is None else context)
         self._graph = graph
         self._config = config
         self._input = input
-        self._context = context
-        self._asking = AskingTurns(self._answer_turn, "langgraph")
-        if input is None and "messages" not in graph.get_input_jsonschema().get("properties", {}):
+        self.info = AgentInfo("langgraph", graph.name)
+        if input is None and "messages" not in _input_fields(graph):
             raise CannotAnswer(
                 f"the input of the graph {graph.name!r} has no `messages`; give LangGraphSource(graph, input=…), which"
                 " makes the input from the turn"
             )
 
-    async def drive(self, context: TurnContext) -> None:
-        """Run the graph on the turn, or resume it with the answers that the turn holds."""
-        await self._asking.drive(context)
-
-    async def _answer_turn(self, context: TurnContext) -> None:
-        turn = context.turn
-        adapter = LangGraphAdapter(
+    def adapter_of(self, turn: Turn) -> Adapter[Event]:
+        """Return the adapter of one turn, which knows the calls of the page that have an outcome, too."""
+        return LangGraphAdapter(
             known_calls=conversation.calls_of(turn),
             settled_calls=conversation.settled_calls_of(turn),
             denied=conversation.denials(turn),
         )
-        await AdapterSource(self._events, lambda: adapter, agent=AgentInfo("langgraph", self._graph.name)).drive(
-            context
-        )
 
-    async def _events(self, turn: Turn) -> AsyncIterator[Event]:
-        config = self._config_of(turn)
+    async def events(self, turn: Turn) -> AsyncGenerator[Event]:
+        """Run the graph on the turn, or resume it with the answers that the turn holds."""
+        config = await self._config_of(turn)
         graph_input = await self._input_of(turn, config)
-        context = self._context(turn) if callable(self._context) else self._context
-        stream = self._graph.astream(graph_input, config, context=context, **STREAM)
-        async with contextlib.aclosing(cast("AsyncGenerator[Any]", stream)) as events:
+        stream = self._graph.astream(graph_input, config, **await self.arguments(turn), **STREAM)
+        async with aclosing(cast("AsyncGenerator[Any]", stream)) as events:
             async for event in events:
                 yield event
 
-    def _config_of(self, turn: Turn) -> Any:
-        given = self._config(turn) if callable(self._config) else self._config
-        thread = {"thread_id": conversation.thread_id(turn)}
-        return {**given, "configurable": {**given.get("configurable", {}), **thread}}
+    async def _config_of(self, turn: Turn) -> Any:
+        config = await for_turn(self._config, turn)
+        thread = {"thread_id": thread_id(turn)}
+        return {**config, "configurable": {**config.get("configurable", {}), **thread}}
 
     async def _input_of(self, turn: Turn, config: Any) -> Any:
         if not self._graph.checkpointer:
@@ -197,6 +195,32 @@ class LangGraphSource:
         return {"messages": next_messages(state.values.get("messages", []), turn, is_saved=is_saved)}
 
 
+def _input_fields(graph: Any) -> Collection[str]:
+    """Return the fields of a graph's input.
+
+    Its JSON schema is asked only where no builder tells them: pydantic makes none of ``typing.TypedDict`` before
+    Python 3.12.
+    """
+    builder = getattr(graph, "builder", None)
+    fields: Collection[str] = (
+        graph.get_input_jsonschema().get("properties", {}) if builder is None else builder.schemas[builder.input_schema]
+    )
+    return fields
+
+
+def _default_context(graph: Any) -> Any:
+    """Return the context for a graph of which only the defaults are known; raise CannotAnswer if it needs more."""
+    schema = graph.context_schema
+    if schema is None:
+        return None
+    if required := required_fields(schema):
+        raise CannotAnswer(
+            f"the graph {graph.name!r} needs a context with {', '.join(required)}; give LangGraphSource(graph,"
+            " context=…), or --context MODULE:NAME: a value, or a function of the turn that returns it"
+        )
+    return {}  # LangGraph makes an object of the schema
+
+
 def _answers(turn: Turn, interrupts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield what each interrupt is resumed with, as far as the turn answers it."""
     approvals = {answer.approval_id: answer for answer in turn.approvals}
@@ -204,9 +228,9 @@ def _answers(turn: Turn, interrupts: Iterable[Any]) -> Iterator[tuple[str, Any]]
     waiting_calls = _calls_by_interrupt(turn)
     for interrupt in interrupts:
         if (requests := _action_requests(interrupt.value)) is not None:
-            given = [approvals.get(_approval_id(interrupt.id, at)) for at in range(len(requests))]
-            if any(given):
-                yield interrupt.id, {"decisions": [_decision(answer) for answer in given]}
+            answers = [approvals.get(_approval_id(interrupt.id, at)) for at in range(len(requests))]
+            if any(answers):
+                yield interrupt.id, {"decisions": [_decision(answer) for answer in answers]}
         elif (output := outputs.get(waiting_calls.get(interrupt.id, interrupt.id))) is not None:
             yield interrupt.id, _resume_value(output)
 
@@ -238,9 +262,9 @@ def _calls_by_interrupt(turn: Turn) -> dict[str, str]:
 
 
 def _action_requests(value: Any) -> list[Mapping[str, Any]] | None:
-    """Return the calls that HumanInTheLoopMiddleware asks about; ``None`` if an interrupt is none of its own."""
-    found = value.get("action_requests") if isinstance(value, Mapping) else None
-    return found if isinstance(found, list) and "review_configs" in value else None
+    """Return the calls that HumanInTheLoopMiddleware asks about; ``None`` for any other interrupt."""
+    requests = value.get("action_requests") if isinstance(value, Mapping) else None
+    return requests if isinstance(requests, list) and "review_configs" in value else None
 
 
 def _approval_id(interrupt_id: str, position: int) -> str:
@@ -262,6 +286,13 @@ class _Call:
         self.title = title
         self.arguments: list[str] = []
         self.input: Any = None
+
+
+class _ToolTask(NamedTuple):
+    """A task that runs a tool: the call, and the graph in which it runs."""
+
+    call: Mapping[str, Any]
+    ns: Sequence[str]
 
 
 class _Message:
@@ -296,18 +327,19 @@ class LangGraphAdapter:
         settled_calls: Collection[str] = (),
         denied: Mapping[str, str | None] = {},
     ) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._settled_before = settled_calls
         self._denied = denied
         self._open: dict[str, _Message] = {}
         self._last_texts: dict[str, str] = {}
         self._calls: dict[str, _Call] = {}
-        self._asked: list[_Call] = []
+        self._step_calls: list[_Call] = []
         self._named: set[str] = set()
         self._settled: set[str] = set()
-        self._task_calls: dict[str, Mapping[str, Any]] = {}
+        self._task_calls: dict[str, _ToolTask] = {}
         self._interrupts: dict[str, Any] = {}
         self._calls_of_interrupts: dict[str, Mapping[str, Any]] = {}
+        self._cited: set[str] = set()
         self._tokens = [0, 0]
         self._reason: str | None = None
 
@@ -323,7 +355,7 @@ class LangGraphAdapter:
         if kind == "messages":
             yield from self._message(data[0], data[1], event["ns"])
         elif kind == "tasks":
-            yield from self._task(data)
+            yield from self._task(data, event["ns"])
         elif kind == "custom":
             yield Data("custom", data)
         elif kind == "updates":
@@ -370,7 +402,7 @@ class LangGraphAdapter:
 
     def _begin(self, lane: str, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
         self._open[lane] = _Message()
-        self._asked = []
+        self._step_calls = []
         yield Step(lane=lane)
         speaker = "|".join(ns)
         if ns and speaker not in self._named:
@@ -388,6 +420,11 @@ class LangGraphAdapter:
             match block:
                 case str() | {"type": "text"}:
                     yield from self._content(block if isinstance(block, str) else block.get("text", ""), lane)
+                    if not isinstance(block, str):
+                        citations = [*(block.get("annotations") or ()), *(block.get("citations") or ())]
+                        yield from conversation.cited(citations, self._cited, lane)
+                case {"type": "image", "base64": data, "mime_type": media_type}:
+                    yield File(f"data:{media_type};base64,{data}", media_type, lane=lane)
                 case {"type": "thinking"}:
                     if block.get("thinking"):
                         yield Reasoning(block["thinking"], lane=lane)
@@ -404,10 +441,15 @@ class LangGraphAdapter:
         provided = self._open[lane].provided
         match block:
             case {"type": "web_search_call" | "file_search_call" | "code_interpreter_call" as kind, "id": call_id}:
-                found = {key: value for key, value in block.items() if key not in ("id", "type", "index")}
+                output = {key: value for key, value in block.items() if key not in ("id", "type", "index")}
                 name = kind.removesuffix("_call")
-                yield ToolCall(call_id, name, found.get("action", {}), provider_executed=True, lane=lane)
-                yield ToolResult(call_id, found, provider_executed=True, lane=lane)
+                yield ToolCall(call_id, name, output.get("action", {}), provider_executed=True, lane=lane)
+                yield ToolResult(call_id, output, provider_executed=True, lane=lane)
+            case {"type": "image_generation_call", "id": call_id, "result": str(image)}:
+                media_type = f"image/{block.get('output_format') or 'png'}"
+                yield ToolCall(call_id, "image_generation", {}, provider_executed=True, lane=lane)
+                yield ToolResult(call_id, {"status": block.get("status")}, provider_executed=True, lane=lane)
+                yield File(f"data:{media_type};base64,{image}", media_type, lane=lane)
             case {"type": "mcp_call", "id": call_id, "name": name, "server_label": server}:
                 call = _Call(call_id, name, lane, f"{server}: {name}")
                 call.arguments.append(block.get("arguments", ""))
@@ -434,9 +476,9 @@ class LangGraphAdapter:
             calls[index] = call = _Call(chunk["id"], chunk.get("name") or "", lane)
             self._calls[call.id] = call
             yield ToolInputStart(call.id, call.name, lane=lane)
-        if (found := calls.get(index)) is not None and (text := chunk.get("args")):
-            found.arguments.append(text)
-            yield ToolInputDelta(found.id, text, lane=lane)
+        if (open_call := calls.get(index)) is not None and (text := chunk.get("args")):
+            open_call.arguments.append(text)
+            yield ToolInputDelta(open_call.id, text, lane=lane)
 
     def _note(self, message: AIMessage) -> None:
         """Note usage and finish reason, which come with the last pieces of a message."""
@@ -445,8 +487,8 @@ class LangGraphAdapter:
             self._tokens[1] += tokens["output_tokens"]
         if metadata := message.response_metadata:
             cut_off = (metadata.get("incomplete_details") or {}).get("reason")
-            said = (metadata.get(key) for key in ("finish_reason", "stop_reason", "status"))
-            reason = next(filter(None, [cut_off, *said]), None)
+            reasons = (metadata.get(key) for key in ("finish_reason", "stop_reason", "status"))
+            reason = next(filter(None, [cut_off, *reasons]), None)
             self._reason = conversation.finish_reason(reason) or self._reason
 
     def _end(self, lane: str) -> Iterator[Part]:
@@ -457,11 +499,11 @@ class LangGraphAdapter:
         for call in message.calls.values():
             text = "".join(call.arguments)
             call.input = conversation.parsed_result(text) if text else {}
-            self._asked.append(call)
-            self._known.add(call.id)
+            self._step_calls.append(call)
+            self._known_calls.add(call.id)
             if isinstance(call.input, str):
                 self._settled.add(call.id)
-                yield ToolInputError(call.id, call.name, "The input is not valid JSON.", call.input, lane=lane)
+                yield ToolInputError(call.id, call.name, conversation.INVALID_INPUT, call.input, lane=lane)
             else:
                 yield ToolCall(call.id, call.name, call.input, lane=lane)
 
@@ -472,18 +514,18 @@ class LangGraphAdapter:
         self._note(message)
         self._last_texts[lane] = message.text
         del self._open[lane]
-        for found in message.tool_calls:
-            yield from self._call(found, lane)
+        for tool_call in message.tool_calls:
+            yield from self._call(tool_call, lane)
 
-    def _call(self, found: Mapping[str, Any], lane: str) -> Iterator[Part]:
+    def _call(self, tool_call: Mapping[str, Any], lane: str) -> Iterator[Part]:
         """Yield a call that is complete, unless it is known."""
-        if found["id"] in self._known:
+        if tool_call["id"] in self._known_calls:
             return
-        call = _Call(found["id"], found["name"], lane)
-        call.input = found["args"]
-        self._known.add(call.id)
+        call = _Call(tool_call["id"], tool_call["name"], lane)
+        call.input = tool_call["args"]
+        self._known_calls.add(call.id)
         self._calls[call.id] = call
-        self._asked.append(call)
+        self._step_calls.append(call)
         yield ToolCall(call.id, call.name, call.input, lane=lane)
 
     def _result(self, message: ToolMessage) -> Iterator[Part]:
@@ -498,18 +540,18 @@ class LangGraphAdapter:
         elif message.status == "error":  # its text may hold that of an exception
             yield ToolError(call_id, conversation.TOOL_FAILED, lane=lane)
         else:
-            output = conversation.parsed_result(content) if isinstance(content, str) else content
-            yield ToolResult(call_id, output, lane=lane)
+            yield ToolResult(call_id, _output(content), lane=lane)
 
     # -- Tasks and pauses.
 
-    def _task(self, task: Mapping[str, Any]) -> Iterator[Part]:
+    def _task(self, task: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
         if "input" in task:
-            for found in _tool_calls_in(task["input"]):
-                self._task_calls[task["id"]] = found
-                yield from self._call(found, "")
+            for tool_call in _tool_calls_in(task["input"]):
+                self._task_calls[task["id"]] = _ToolTask(tool_call, ns)
+                yield from self._call(tool_call, "")
             return
-        call = self._task_calls.pop(task["id"], None)
+        tool_task = self._task_calls.pop(task["id"], None)
+        call = None if tool_task is None else tool_task.call
         for lane in [lane for lane in self._open if lane.endswith(task["id"])]:
             yield from self._end(lane)
         if task.get("error") is not None and call is not None and call["id"] not in self._settled:
@@ -520,8 +562,26 @@ class LangGraphAdapter:
             if call is not None:
                 self._calls_of_interrupts[interrupt["id"]] = call
         result = task.get("result")
+        yield from self._results_in(result)
+        if not task.get("error") and not task.get("interrupts"):
+            yield from self._handed_over(task["id"])
         if isinstance(result, Mapping) and result.get("structured_response") is not None:
             yield Data("output", _plain(result["structured_response"]))
+
+    def _results_in(self, result: Any) -> Iterator[Part]:
+        """Yield the results that only the state has: a tool that hands over to an agent of the parent graph ends so."""
+        messages = result.get("messages") if isinstance(result, Mapping) else None
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, ToolMessage) and message.tool_call_id in self._calls:
+                yield from self._result(message)
+
+    def _handed_over(self, task_id: str) -> Iterator[Part]:
+        """End the calls that left the graph which a task ran: they handed over, and said nothing."""
+        gone = [each for each, tool in self._task_calls.items() if any(name.endswith(task_id) for name in tool.ns)]
+        for call_id in [self._task_calls.pop(each).call["id"] for each in gone]:
+            if call_id not in self._settled:
+                self._settled.add(call_id)
+                yield ToolResult(call_id, _HANDED_OVER, lane=self._calls[call_id].lane)
 
     def _pause(self, interrupt_id: str, value: Any) -> Iterator[Part]:
         requests = _action_requests(value)
@@ -529,10 +589,10 @@ class LangGraphAdapter:
             yield from self._approvals(interrupt_id, requests)
             return
         asking = self._calls_of_interrupts.get(interrupt_id, {"id": interrupt_id, "name": conversation.QUESTION})
-        is_open = asking["id"] in self._known and asking["id"] not in self._settled_before
+        is_open = asking["id"] in self._known_calls and asking["id"] not in self._settled_before
         call_id = asking["id"] if is_open else interrupt_id
         if not is_open:
-            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            # In a separate step: the page posts again as soon as every call of the last step is answered.
             yield Step()
         yield Data(conversation.QUESTION, {"id": interrupt_id, "toolCallId": call_id, "value": value}, interrupt_id)
         if not is_open:
@@ -544,7 +604,7 @@ class LangGraphAdapter:
         It names no ids, so calls are matched by name and arguments, in order. The other calls of the step have not run
         either. They get an outcome for the time being, because the page posts only when no call of the step is open.
         """
-        open_calls = [call for call in self._asked if call.id not in self._settled]
+        open_calls = [call for call in self._step_calls if call.id not in self._settled]
         for position, request in enumerate(requests):
             approval_id = _approval_id(interrupt_id, position)
             matches = (call for call in open_calls if (call.name, call.input) == (request["name"], request["args"]))
@@ -556,6 +616,16 @@ class LangGraphAdapter:
             yield ApprovalRequest(approval_id, approval_id if call is None else call.id, request.get("description"))
         for call in open_calls:
             yield ToolError(call.id, _NOT_RUN_YET, lane=call.lane)
+
+
+def _output(content: Any) -> Any:
+    """Return the result of a tool as a value. A tool of an MCP server gives a list, of one text as a rule."""
+    match content:
+        case str() as text:
+            return conversation.parsed_result(text)
+        case [{"type": "text", "text": str(text)}]:
+            return conversation.parsed_result(text)
+    return content
 
 
 def _provider_outcome(call: _Call, output: Any) -> Iterator[Part]:
@@ -580,8 +650,8 @@ def _is_failure(result: Mapping[str, Any]) -> bool:
 
 def _tool_calls_in(task_input: Any) -> list[Mapping[str, Any]]:
     """Return the tool calls that a task of a ToolNode runs: its input is a list of them, or has them under a key."""
-    found = task_input.get("tool_call") if isinstance(task_input, Mapping) else task_input
-    listed = [found] if isinstance(found, Mapping) else found
+    value = task_input.get("tool_call") if isinstance(task_input, Mapping) else task_input
+    listed = [value] if isinstance(value, Mapping) else value
     if not isinstance(listed, list):
         return []
     return [call for call in listed if isinstance(call, Mapping) and {"id", "name", "args"} <= call.keys()]
@@ -622,10 +692,10 @@ def next_messages(state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = 
     if not state:
         return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
-    wanted = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
-    if is_saved and wanted[: len(state)] == list(state):
-        return wanted[len(state) :]
-    return [RemoveMessage(REMOVE_ALL_MESSAGES), *wanted]
+    messages = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
+    if is_saved and messages[: len(state)] == list(state):
+        return messages[len(state) :]
+    return [RemoveMessage(REMOVE_ALL_MESSAGES), *messages]
 
 
 def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
@@ -662,40 +732,40 @@ def _in_step(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
     has nothing of it, because it belongs to a branch that was left, the chat's own messages are converted. Middleware
     may have shortened the beginning, which stays so.
     """
-    head, known = _by_question(state)
-    if not known:
+    head, questions = _by_question(state)
+    if not questions:
         return list(state)
-    shown = _exchanges(turn.messages)[:-1]
-    first = next((at for at, exchange in enumerate(shown) if exchange[0]["id"] in known), 0)
-    kept = head
-    for exchange in shown[first:]:
-        remembered = known.get(exchange[0]["id"])
+    exchanges = _exchanges(turn.messages)[:-1]
+    first = next((at for at, exchange in enumerate(exchanges) if exchange[0]["id"] in questions), 0)
+    messages = head
+    for exchange in exchanges[first:]:
+        remembered = questions.get(exchange[0]["id"])
         is_shown = remembered is not None and _text_of(exchange).endswith(_last_text(remembered))
-        kept += remembered if remembered is not None and is_shown else _remembered(exchange)
-    return kept
+        messages += remembered if remembered is not None and is_shown else _remembered(exchange)
+    return messages
 
 
 def _by_question(state: Sequence[BaseMessage]) -> tuple[list[BaseMessage], dict[str, list[BaseMessage]]]:
     """Return what stands before the first question of the chat, and what belongs to each question, by its id."""
     head: list[BaseMessage] = []
-    known: dict[str, list[BaseMessage]] = {}
+    questions: dict[str, list[BaseMessage]] = {}
     current = head
     for message in state:
         if isinstance(message, HumanMessage) and _is_ours(message):
-            current = known[message.id or ""] = []
+            current = questions[message.id or ""] = []
         current.append(message)
-    return head, known
+    return head, questions
 
 
 def _exchanges(messages: Iterable[UIMessage]) -> list[list[UIMessage]]:
     """Return each user message of a chat with the answers to it."""
-    found: list[list[UIMessage]] = []
+    exchanges: list[list[UIMessage]] = []
     for message in messages:
         if message["role"] == "user":
-            found.append([message])
-        elif found:
-            found[-1].append(message)
-    return found
+            exchanges.append([message])
+        elif exchanges:
+            exchanges[-1].append(message)
+    return exchanges
 
 
 def _last_text(remembered: Iterable[BaseMessage]) -> str:
@@ -705,20 +775,19 @@ def _last_text(remembered: Iterable[BaseMessage]) -> str:
 
 
 def _text_of(exchange: Sequence[UIMessage]) -> str:
-    parts: Iterator[Any] = (part for message in exchange[1:] for part in message["parts"])
-    return "".join(part["text"] for part in parts if part["type"] == "text")
+    return "".join(map(text_of, exchange[1:]))
 
 
 def _remembered(exchange: Sequence[UIMessage]) -> list[BaseMessage]:
     """Return an exchange of the chat as a thread remembers it."""
-    converted = to_langchain(repair_messages(model_messages(conversation.without_asked(exchange))))
+    converted = to_langchain(conversation.messages_for_model(exchange))
     if converted and isinstance(converted[0], HumanMessage):
         _mark(converted[0], exchange[0])
     return converted
 
 
-def _mark(message: BaseMessage, shown: UIMessage) -> None:
-    message.id = shown["id"] or None
+def _mark(message: BaseMessage, ui_message: UIMessage) -> None:
+    message.id = ui_message["id"] or None
     message.additional_kwargs |= _OURS
 
 
@@ -754,7 +823,7 @@ def _new_message(turn: Turn) -> list[BaseMessage]:
     message = turn.request.last_user_message
     if turn.request.continues is not None or message is None:
         return []
-    converted = to_langchain(repair_messages(model_messages([message])))
+    converted = to_langchain(conversation.messages_for_model([message]))
     for each in converted:
         _mark(each, message)
     return converted
@@ -813,8 +882,7 @@ def _assistant(message: AssistantModelMessage) -> Iterator[BaseMessage]:
         if part["type"] == "text":
             blocks += [{"type": "text", "text": part["text"]}] if part["text"].strip() else []
         elif part["type"] == "reasoning":
-            signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
-            if signature:
+            if signature := conversation.signature_of(part):
                 blocks.append({"type": "thinking", "thinking": part["text"], "signature": signature})
         elif part["type"] == "tool-call":
             calls.append({"id": part["toolCallId"], "name": part["toolName"], "args": part.get("input") or {}})
@@ -826,12 +894,23 @@ def _results(message: ToolModelMessage) -> Iterator[BaseMessage]:
     for part in message["content"]:
         if part["type"] == "tool-result":
             output = part["output"]
+            value = output.get("value")
             yield ToolMessage(
-                conversation.result_text(output),
+                value if _are_blocks(value) else conversation.result_text(output),
                 tool_call_id=part["toolCallId"],
                 name=part["toolName"],
                 status="error" if conversation.is_failure(output) else "success",
             )
+
+
+def _are_blocks(value: Any) -> TypeGuard[list[str | dict[Any, Any]]]:
+    """Tell whether a result is content for a model, such as an image, and not a list of values."""
+    kinds = ("text", "image", "image_url", "file", "audio")
+    return (
+        bool(value)
+        and isinstance(value, list)
+        and all(isinstance(each, dict) and each.get("type") in kinds for each in value)
+    )
 
 
 def tools_of(graph: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -1,4 +1,4 @@
-"""Streams of LiteLLM, for agent functions with a loop of their own.
+"""Streams of LiteLLM, for agent functions that call the model in a loop.
 
 They have the shape of OpenAI's Chat Completions, whichever provider answers. Reasoning of Anthropic comes with its
 signature, which goes back with the history. :mod:`usechat.adapters.openai` explains what becomes of tool calls.
@@ -9,7 +9,8 @@ from typing import Any
 
 from usechat.adapters import conversation
 from usechat.adapters.conversation import messages_of
-from usechat.adapters.openai import ChatCompletionsAdapter, closing, to_chat_completions
+from usechat.adapters.framework import closing
+from usechat.adapters.openai import ChatCompletionsAdapter, to_chat_completions
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Part
 from usechat.sources import parts_of
@@ -40,17 +41,16 @@ def to_litellm(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> to_litellm([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}]}]
     """
-    kept = conversation.without_provider_calls(messages)
-    return [converted for message in kept for converted in _with_thinking(message)]
+    history = conversation.without_provider_calls(messages)
+    return [converted for message in history for converted in _with_thinking(message)]
 
 
 def _with_thinking(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
     content: Any = message["content"] if message["role"] == "assistant" else ()
-    signed = ((part, part.get("providerOptions", {}).get("anthropic", {}).get("signature")) for part in content)
     blocks = [
         {"type": "thinking", "thinking": part["text"], "signature": signature}
-        for part, signature in signed
-        if part["type"] == "reasoning" and signature
+        for part in content
+        if (signature := conversation.signature_of(part))
     ]
     for converted in to_chat_completions([message]):
         yield {**converted, "thinking_blocks": blocks} if blocks else converted

@@ -6,14 +6,14 @@
 **Events** are those of ``handler.stream_events()``. Text comes in deltas; reasoning and the input of tools are read
 from the provider's own event (``AgentStream.raw``), since LlamaIndex gives them incompletely. ``AgentOutput`` repeats
 what was streamed and is read only if nothing was. Events of a workflow's own are data parts. The events of another
-agent than the first one are a lane of their own: after a handoff, or if a tool writes them to the stream.
+agent than the first one are in a separate lane: after a handoff, or if a tool writes them to the stream.
 
 **History.** The run gets the whole chat as ``chat_history``, and the last message as ``user_msg``.
 
 **Pauses.** :func:`needs_approval` makes a tool that asks the page before it runs, :func:`client_tool` one that the page
 runs. ``InputRequiredEvent`` is a question: it waits for an output of the tool call that asks it, or else of a call
 named ``interrupt``; the part ``data-interrupt`` has its fields. The answer is a ``HumanResponseEvent`` with the same
-fields and ``response``. The run waits in this process (:mod:`usechat.waiting_tasks`), and asks when nothing else runs.
+fields and ``response``. The run waits in this process (:mod:`usechat.pauses`), and asks when nothing else runs.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from collections.abc import (
 from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, Options, WaitingSource, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.adapters.openai import ResponseItems
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.ids import new_id
@@ -55,8 +55,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.request import ApprovalAnswer, ToolOutput
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
-from usechat.waiting_tasks import WAIT_SECONDS, Answer, WaitingTask
+from usechat.turn import WAIT_SECONDS, AgentInfo, Answer, PageQuestion, Turn, current_context
 
 __all__ = [
     "LlamaIndexAdapter",
@@ -87,14 +86,17 @@ class QuestionAsked:
     """The fields of a question of the workflow's own."""
 
 
-def source_of(found: Any) -> "LlamaIndexSource | None":
-    """Return the source of an agent or a workflow; nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "LlamaIndexSource | None":
+    """Return the source of an agent or a workflow; ``None`` for everything else.
 
-    >>> def answers(found: object) -> bool:
-    ...     return source_of(found) is not None
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    workflow = getattr(_workflows(), "Workflow", None)  # people's own packages are called `workflows`, too
-    return LlamaIndexSource(found) if workflow is not None and isinstance(found, workflow) else None
+    workflow_type = getattr(_workflows(), "Workflow", None)  # people's own packages are called `workflows`, too
+    is_workflow = workflow_type is not None and isinstance(agent, workflow_type)
+    return LlamaIndexSource(agent, context=context) if is_workflow else None
 
 
 def _workflows(module: str = "workflows") -> Any:
@@ -105,12 +107,24 @@ def _core(module: str) -> Any:
     return imported(f"llama_index.core.{module}", "llama-index-core", "llama-index")
 
 
-class LlamaIndexSource(WaitingSource[Any]):
-    """Answers turns with an agent or a workflow; an answer of a person is waited for for ``wait_seconds``.
+_Pairs: TypeAlias = list[tuple[QuestionAsked, Any]]
+"""Questions with the events of the workflow that ask them."""
+
+
+@dataclasses.dataclass
+class QuestionAnswered:
+    """A person has answered a question of the run."""
+
+    call_id: str
+    answer: Answer
+
+
+class LlamaIndexSource(FrameworkSource[Any]):
+    """Answers turns with an agent or a workflow; waits up to ``wait_seconds`` for an answer of a person.
 
     ``input`` makes the arguments of ``run`` from a turn, for workflows that do not take ``user_msg`` and
-    ``chat_history``. ``options`` are further arguments, such as ``max_iterations`` or ``memory``: as a mapping, or as a
-    function of the turn that returns one.
+    ``chat_history``. ``context`` and ``options`` are further arguments, such as ``max_iterations`` or ``memory``: a
+    mapping, or a function of the turn, async or not, that returns one.
 
     >>> def source(agent) -> LlamaIndexSource:  # for chat_response or ChatApp
     ...     return LlamaIndexSource(agent, options={"max_iterations": 50})
@@ -122,33 +136,49 @@ class LlamaIndexSource(WaitingSource[Any]):
         *,
         input: _Input | None = None,  # noqa: A002
         options: Options = NO_OPTIONS,
+        context: Any = None,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
-        super().__init__(wait_seconds=wait_seconds)
+        super().__init__(options=options, context=context)
+        self._wait_seconds = wait_seconds
         self._workflow = workflow
         self._input = input or _chat_of
-        self._options = options
         self.adapter = LlamaIndexAdapter
         self.info = AgentInfo(_FRAMEWORK, getattr(workflow, "name", None))
 
-    async def run(self, turn: Turn, task: WaitingTask[Any]) -> AsyncGenerator[Any]:
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the workflow on the turn; ask the page when it waits for a person and nothing else runs."""
+        conversation.refuse_answers(turn)
         events = _workflows("workflows.events")
         questions = _Questions()
-        handler = self._workflow.run(**self._input(turn), **options_of(self._options, turn))
+        handler = self._workflow.run(**self._input(turn), **await self.arguments(turn))
         try:
             async for event in handler.stream_events(expose_internal=True):
                 if isinstance(event, events.InputRequiredEvent):
                     questions.add(event)
                 elif isinstance(event, events.WorkflowIdleEvent):
-                    for answer in await questions.answers(task):
-                        handler.ctx.send_event(events.HumanResponseEvent(**answer))
+                    pairs = questions.take()
+                    for question, _event in pairs:
+                        yield question
+                    for answered, response in await self._answers(pairs):
+                        yield answered
+                        handler.ctx.send_event(events.HumanResponseEvent(**response))
                 elif not isinstance(event, events.InternalDispatchEvent):
                     questions.note(event)
                     yield event
         finally:
             if not handler.is_done():
                 await handler.cancel_run()
+
+    async def _answers(self, pairs: _Pairs) -> list[tuple[QuestionAnswered, dict[str, Any]]]:
+        """Ask the page all questions at once; return its answers, and the fields of the events that bring them."""
+        ask, seconds = current_context().ask, self._wait_seconds
+        questions = (ask(PageQuestion(question.call_id, wait_seconds=seconds)) for question, _event in pairs)
+        answers = await asyncio.gather(*questions)
+        return [
+            (QuestionAnswered(question.call_id, answer), {**_fields(event), **_response(answer)})
+            for (question, event), answer in zip(pairs, answers, strict=True)
+        ]
 
 
 def _chat_of(turn: Turn) -> Mapping[str, Any]:
@@ -176,18 +206,14 @@ class _Questions:
         """Add an ``InputRequiredEvent``."""
         self._events.append(event)
 
-    async def answers(self, task: WaitingTask[Any]) -> list[dict[str, Any]]:
-        """Ask the page all questions at once; return the fields of the events that answer them."""
-        asked, self._events = self._events, []
-        questions = self._questions(asked)
-        answers = await asyncio.gather(*(task.ask(question.call_id, question) for question in questions))
-        return [{**_fields(event), **_response(answer)} for event, answer in zip(asked, answers, strict=True)]
-
-    def _questions(self, asked: Iterable[Any]) -> list[QuestionAsked]:
-        """Return what the page is asked. A question that names no tool is that of the only call that is left."""
+    def take(self) -> _Pairs:
+        """Return what the page is asked, with the events that ask; a question that names no tool is that of the only
+        call that is left.
+        """
+        events, self._events = self._events, []
         left = dict(self._calls)
-        named = {id(event): call_id for event in asked if (call_id := _take_call(left, event)) is not None}
-        return [self._question(event, named.get(id(event)), left) for event in asked]
+        named = {id(event): call_id for event in events if (call_id := _take_call(left, event)) is not None}
+        return [(self._question(event, named.get(id(event)), left), event) for event in events]
 
     def _question(self, event: Any, call_id: str | None, left: dict[str, Any]) -> QuestionAsked:
         if call_id is not None:
@@ -201,10 +227,10 @@ class _Questions:
 def _take_call(calls: dict[str, tuple[str, Any]], event: Any) -> str | None:
     """Take the first call whose tool and input the question names out of ``calls``, and return its id."""
     asks = event.get("tool_name"), event.get("tool_kwargs")
-    found = next((call_id for call_id, call in calls.items() if call == asks), None)
-    if found is not None:
-        del calls[found]
-    return found
+    call_id = next((key for key, call in calls.items() if call == asks), None)
+    if call_id is not None:
+        del calls[call_id]
+    return call_id
 
 
 def _fields(event: Any) -> dict[str, Any]:
@@ -238,11 +264,13 @@ def needs_approval(tool: Any) -> Any:
     """
     inner = _tool(tool)
 
-    async def call(context: Any, given: dict[str, Any]) -> Any:
-        answer = await _ask(context, inner, given, is_approval=True)
+    async def call(context: Any, tool_input: dict[str, Any]) -> Any:
+        answer = await _ask(context, inner, tool_input, is_approval=True)
         if not answer.response:
             return answer.get("reason") or _DENIED
-        arguments = {**given, inner.ctx_param_name: context} if getattr(inner, "requires_context", False) else given
+        arguments = (
+            {**tool_input, inner.ctx_param_name: context} if getattr(inner, "requires_context", False) else tool_input
+        )
         return (await inner.acall(**arguments)).raw_output
 
     return _asking(inner, call)
@@ -262,8 +290,8 @@ def client_tool(tool: Any) -> Any:
     """
     described = _tool(tool)
 
-    async def call(context: Any, given: dict[str, Any]) -> Any:
-        answer = await _ask(context, described, given)
+    async def call(context: Any, tool_input: dict[str, Any]) -> Any:
+        answer = await _ask(context, described, tool_input)
         if (error := answer.get("error")) is not None:
             raise StreamFailed(error)
         return answer.response
@@ -271,28 +299,28 @@ def client_tool(tool: Any) -> Any:
     return _asking(described, call)
 
 
-def _tool(found: Any) -> Any:
+def _tool(function: Any) -> Any:
     tools = _core("tools")
-    return found if isinstance(found, tools.BaseTool) else tools.FunctionTool.from_defaults(found)
+    return function if isinstance(function, tools.BaseTool) else tools.FunctionTool.from_defaults(function)
 
 
 def _asking(tool: Any, call: Callable[[Any, dict[str, Any]], Any]) -> Any:
     """Return a tool with the name and the parameters of another; it gets the context of the run."""
 
-    async def run(context: Any, **given: Any) -> Any:
-        return await call(context, given)
+    async def run(context: Any, **tool_input: Any) -> Any:
+        return await call(context, tool_input)
 
     run.__annotations__["context"] = _workflows().Context  # LlamaIndex finds the parameter by its type
     return _core("tools").FunctionTool(async_fn=run, metadata=tool.metadata)
 
 
-async def _ask(context: Any, tool: Any, given: dict[str, Any], **fields: Any) -> Any:
+async def _ask(context: Any, tool: Any, tool_input: dict[str, Any], **fields: Any) -> Any:
     """Wait for the answer to a question about a call. LlamaIndex runs the tool again when it has come."""
     events = _workflows("workflows.events")
     # Parallel calls may be the same; the work item is another one, and stays the same when the tool runs again.
     item = _workflows("workflows.runtime.types.results").StepWorkerStateContextVar.get().state.work_item_id
     name = tool.metadata.get_name()
-    question = events.InputRequiredEvent(tool_name=name, tool_kwargs=given, work_item=item, **fields)
+    question = events.InputRequiredEvent(tool_name=name, tool_kwargs=tool_input, work_item=item, **fields)
     return await context.wait_for_event(
         events.HumanResponseEvent, waiter_event=question, requirements={"work_item": item}, timeout=None
     )
@@ -312,10 +340,10 @@ class LlamaIndexAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
-        self._denied = denied
+        self._known_calls = set(known_calls)
+        self._denied = dict(denied)
         self._items = ResponseItems()
-        self._begun: set[str] = set()
+        self._begun_calls: set[str] = set()
         self._lanes: dict[str, str] = {}
         self._first_agent: str | None = None
         self._others: dict[str, conversation.SubAgent] = {}
@@ -323,7 +351,6 @@ class LlamaIndexAdapter:
         self._reason: str | None = None
         self._was_streamed = False
         self._has_text = False
-        self._waits = False
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
@@ -350,25 +377,30 @@ class LlamaIndexAdapter:
                 yield Data("output", event.output)
             case "QuestionAsked":
                 yield from self._question(event)
+            case "QuestionAnswered":
+                self._note_denial(event.answer)
             case "WorkflowFailedEvent":
                 raise StreamFailed(f"the step {event.step_name} failed: {event.exception!r}") from event.exception
             case kind if kind not in _IGNORED:
                 yield from self._other(event)
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a turn that waits, or of one whose run has not ended."""
-        if error is not None or self._is_over:
-            return
-        yield conversation.finish(None, self._usage()) if self._waits else Error(conversation.INCOMPLETE)
+        """Yield the end of a turn whose run has not ended."""
+        if error is None and not self._is_over:
+            yield Error(conversation.INCOMPLETE)
 
-    def _spoken(self, event: Any, said: Iterable[Part]) -> Iterator[Part]:
-        """Yield what an agent says: in a lane of its own, unless it is the first one."""
+    def _note_denial(self, answer: Answer) -> None:
+        if isinstance(answer, ApprovalAnswer) and answer.tool_call_id is not None and not answer.approved:
+            self._denied[answer.tool_call_id] = answer.reason
+
+    def _spoken(self, event: Any, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield what an agent says, in a separate lane unless it is the first agent."""
         name = event.current_agent_name
         if self._first_agent is None:
             self._first_agent = name
         if name == self._first_agent:
-            return iter(said)
-        return self._others.setdefault(name, conversation.SubAgent(name, name)).parts(said)
+            return iter(parts)
+        return self._others.setdefault(name, conversation.SubAgent(name, name)).parts(parts)
 
     def _lane(self, event: Any) -> str:
         return "" if event.current_agent_name == self._first_agent else event.current_agent_name
@@ -399,14 +431,14 @@ class LlamaIndexAdapter:
         """Yield what an event of OpenAI's Responses tells; LlamaIndex passes all of them on."""
         for part in self._items.parts(_Fields(raw)):
             if isinstance(part, ToolCall):
-                self._known.add(part.tool_call_id)
+                self._known_calls.add(part.tool_call_id)
             self._has_text = self._has_text or isinstance(part, Text)
             if not isinstance(part, Step):
                 yield part
 
     def _input(self, call: Any, text: str, lane: str) -> Iterator[Part]:
-        if call.tool_id not in self._begun:
-            self._begun.add(call.tool_id)
+        if call.tool_id not in self._begun_calls:
+            self._begun_calls.add(call.tool_id)
             self._lanes[call.tool_id] = lane
             yield ToolInputStart(call.tool_id, call.tool_name)
         yield ToolInputDelta(call.tool_id, text)
@@ -432,8 +464,8 @@ class LlamaIndexAdapter:
                 yield Text(block.text)
 
     def _call(self, call: Any) -> Iterator[Part]:
-        if call.tool_id not in self._known:
-            self._known.add(call.tool_id)
+        if call.tool_id not in self._known_calls:
+            self._known_calls.add(call.tool_id)
             yield ToolCall(call.tool_id, call.tool_name, call.tool_kwargs, lane=self._lanes.get(call.tool_id, ""))
 
     def _result(self, event: Any) -> Part:
@@ -446,16 +478,15 @@ class LlamaIndexAdapter:
         return ToolResult(call_id, _value(output), lane=lane)
 
     def _question(self, event: Any) -> Iterator[Part]:
-        self._waits = True
         if event.is_approval:
             yield ApprovalRequest(f"approval-{event.call_id}", event.call_id)
             return
         if event.is_own_call:
-            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            # In a separate step: the page posts again as soon as every call of the last step is answered.
             yield Step(leaves_calls=True)
         if event.value is not None:
-            asked = {"id": event.call_id, "toolCallId": event.call_id, "value": event.value}
-            yield Data(conversation.QUESTION, asked, event.call_id)
+            question = {"id": event.call_id, "toolCallId": event.call_id, "value": event.value}
+            yield Data(conversation.QUESTION, question, event.call_id)
         if event.is_own_call:
             yield ToolCall(event.call_id, conversation.QUESTION, event.value, dynamic=True)
 
@@ -508,11 +539,11 @@ class _Fields:
         return self._fields
 
 
-def _get(found: Any, *names: str) -> Any:
+def _get(value: Any, *names: str) -> Any:
     """Return a field of a field: of objects or of mappings; nothing if one of them is missing."""
     for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value
 
 
 def _choice(raw: Any) -> Any:
@@ -591,7 +622,19 @@ def _messages(message: ModelMessage) -> Iterator[Any]:
                 text = conversation.result_text(part["output"])
                 yield new(role="tool", content=text, additional_kwargs={"tool_call_id": part["toolCallId"]})
     elif blocks := [block for part in content for block in _blocks(part)]:
-        yield new(role=message["role"], blocks=blocks)
+        yield new(role=message["role"], blocks=_separated(blocks))
+
+
+def _separated(blocks: list[Any]) -> list[Any]:
+    """Return the blocks with a blank line between texts that follow each other: LlamaIndex joins them without one."""
+    text_block = _core("base.llms.types").TextBlock
+    separated = blocks[:1]
+    for block in blocks[1:]:
+        if isinstance(block, text_block) and isinstance(separated[-1], text_block):
+            separated[-1] = text_block(text=f"{separated[-1].text}\n\n{block.text}")
+        else:
+            separated.append(block)
+    return separated
 
 
 def _blocks(part: Any) -> Iterator[Any]:
@@ -600,8 +643,7 @@ def _blocks(part: Any) -> Iterator[Any]:
         case "text" if part["text"].strip():
             yield types.TextBlock(text=part["text"])
         case "reasoning":
-            signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
-            if signature:
+            if signature := conversation.signature_of(part):
                 yield types.ThinkingBlock(content=part["text"], additional_information={"signature": signature})
         case "tool-call":
             yield types.ToolCallBlock(

@@ -1,4 +1,4 @@
-"""Streams of the OpenAI client, for agent functions with a loop of their own: Chat Completions and Responses.
+"""Streams of the OpenAI client, for agent functions that call it in a loop: Chat Completions and Responses.
 
 The client runs no tools. A call is one of a client-side tool, or the agent function runs it, sends ``ToolResult``, and
 asks the model again: :func:`parts` ends the turn only after an answer without such calls. Until then it puts usage and
@@ -7,7 +7,6 @@ reason into the metadata of the message.
 The module imports nothing of ``openai``: other clients give objects with the same fields (LiteLLM, vLLM).
 """
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -15,13 +14,13 @@ import msgspec
 
 from usechat.adapters import conversation
 from usechat.adapters.conversation import messages_of
+from usechat.adapters.framework import closing, ending, whole_call
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import FilePart, ModelMessage
 from usechat.protocol.parts import (
     BlockEnd,
     Error,
     File,
-    Metadata,
     Part,
     Reasoning,
     Step,
@@ -50,22 +49,6 @@ _PROVIDED: Final = frozenset({"code_interpreter_call", "file_search_call", "imag
 _RUN_HERE: Final = frozenset(
     {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
 )
-_INVALID_INPUT: Final = "The input is not valid JSON."
-
-
-def ending(reason: str | None, used: Mapping[str, int] | None) -> Part:
-    """Return the end of one model call: of the turn too, unless the model asks for tools."""
-    if reason != "tool-calls":
-        return conversation.finish(reason, used)
-    return Metadata({"finishReason": reason} if used is None else {"finishReason": reason, "usage": used})
-
-
-def whole_call(call_id: str, name: str, arguments: str) -> Part:
-    """Return a call with its whole input."""
-    try:
-        return ToolCall(call_id, name, json.loads(arguments) if arguments else {})
-    except ValueError:
-        return ToolInputError(call_id, name, _INVALID_INPUT, arguments)
 
 
 # Chat Completions.
@@ -91,6 +74,7 @@ class ChatCompletionsAdapter:
         self._calls: dict[int, _StreamedCall] = {}
         self._is_begun = False
         self._reason: str | None = None
+        self._is_refusal = False
         self._usage: dict[str, int] | None = None
         self._signature: str | None = None
 
@@ -129,14 +113,17 @@ class ChatCompletionsAdapter:
         if isinstance(reasoning, str):
             yield Reasoning(reasoning)
         self._keep_signature(delta)
-        text = getattr(delta, "content", None) or getattr(delta, "refusal", None)
+        refusal = getattr(delta, "refusal", None)
+        self._is_refusal = self._is_refusal or bool(refusal)
+        text = getattr(delta, "content", None) or refusal
         if text:
             yield from self._end_reasoning()
             yield Text(text)
         for call in getattr(delta, "tool_calls", None) or ():
             yield from self._call_delta(call)
         if choice.finish_reason is not None and self._reason is None:
-            self._reason = conversation.finish_reason(choice.finish_reason)
+            reason = "refusal" if self._is_refusal else choice.finish_reason
+            self._reason = conversation.finish_reason(reason)
             yield from self._end_reasoning()
             yield from (whole_call(call.id, call.name, call.arguments) for call in self._calls.values())
 
@@ -171,14 +158,20 @@ class ResponseItems:
     """
 
     def __init__(self, known_calls: Iterable[str] = ()) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._calls: dict[int, str] = {}
+        self._cited: set[str] = set()
+        self.is_refusal = False
+        """Whether the model has refused to answer; what it says instead is shown."""
 
     def parts(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes."""
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
+                self.is_refusal = self.is_refusal or event.type == "response.refusal.delta"
                 yield Text(event.delta)
+            case "response.output_text.annotation.added":
+                yield from conversation.cited([event.annotation], self._cited)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 yield Reasoning(event.delta)
             case "response.function_call_arguments.delta":
@@ -199,8 +192,8 @@ class ResponseItems:
 
     def call(self, item: Any) -> Iterator[Part]:
         """Yield a call with its whole input, unless it is known."""
-        if item.call_id not in self._known:
-            self._known.add(item.call_id)
+        if item.call_id not in self._known_calls:
+            self._known_calls.add(item.call_id)
             yield whole_call(item.call_id, item.name, item.arguments)
 
     def _done(self, item: Any) -> Iterator[Part]:
@@ -232,12 +225,12 @@ def _mcp_call(item: Any) -> Iterator[Part]:
 
 def _provided_call(name: str, item: Any) -> Iterator[Part]:
     """Yield a call that OpenAI has made and answered; an image is a file."""
-    found = {key: value for key, value in item.to_dict().items() if key not in ("id", "type")}
-    image = found.pop("result", None) if name == "image_generation" else None
-    yield ToolCall(item.id, name, found.get("action", {}), provider_executed=True)
-    yield ToolResult(item.id, found, provider_executed=True)
+    output = {key: value for key, value in item.to_dict().items() if key not in ("id", "type")}
+    image = output.pop("result", None) if name == "image_generation" else None
+    yield ToolCall(item.id, name, output.get("action", {}), provider_executed=True)
+    yield ToolResult(item.id, output, provider_executed=True)
     if image:
-        media_type = f"image/{found.get('output_format', 'png')}"
+        media_type = f"image/{output.get('output_format', 'png')}"
         yield File(f"data:{media_type};base64,{image}", media_type)
 
 
@@ -290,6 +283,8 @@ class ResponsesAdapter:
         usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
         if response.incomplete_details is not None:
             return ending(conversation.finish_reason(response.incomplete_details.reason), usage)
+        if self._items.is_refusal:
+            return ending(conversation.finish_reason("refusal"), usage)
         return ending("tool-calls" if self._asks_for_tools else "stop", usage)
 
 
@@ -332,17 +327,6 @@ def parts(stream: Any) -> AsyncIterator[Part]:
     return parts_of(closing(stream), _OpenAIAdapter())
 
 
-async def closing(stream: Any) -> AsyncIterator[Any]:
-    """Yield the events of a client's stream, and close its connection, so that a stop reaches the model."""
-    try:
-        async for event in stream:
-            yield event
-    finally:
-        close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-
-
 # History.
 
 
@@ -367,8 +351,8 @@ def _chat_messages(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
         text = "".join(part["text"] for part in content if part["type"] == "text")
         calls = [_chat_call(part) for part in content if part["type"] == "tool-call"]
         if text.strip() or calls:
-            said = {"role": "assistant", "content": text or None}
-            yield {**said, "tool_calls": calls} if calls else said
+            reply = {"role": "assistant", "content": text or None}
+            yield {**reply, "tool_calls": calls} if calls else reply
     else:
         for part in message["content"]:
             if part["type"] == "tool-result":
@@ -399,12 +383,13 @@ def to_responses(messages: Iterable[ModelMessage]) -> list[Any]:
     """Return model messages as input items of the Responses API. Call ``repair_messages`` first.
 
     Reasoning is kept if it is encrypted, since only then may it be sent back. Calls that a provider ran itself, and
-    their results, are left out.
+    their results, are left out; so is sound, which in the last message raises ``PublicError``.
 
     >>> to_responses([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
     """
-    return [item for message in conversation.without_provider_calls(messages) for item in _items(message)]
+    readable = conversation.without_unreadable(messages, ("image/", "application/"), "images and documents")
+    return [item for message in conversation.without_provider_calls(readable) for item in _items(message)]
 
 
 def _items(message: ModelMessage) -> Iterator[Mapping[str, Any]]:

@@ -6,23 +6,32 @@ takes the arguments of a run.
 **Events** are those of ``Runner.run_streamed(…).stream_events()``, and at the end the result itself, which says what
 waits for an approval. The SDK always gives events of the Responses API, also for models with another API.
 
-**History.** An agent gets the whole chat in every turn.
+**History.** An agent gets the whole chat in every turn; with a ``session`` among the options, which holds the history
+itself, only the new message.
+
+**MCP.** Servers of ``mcp_servers`` that nobody has connected are connected when the server starts, and closed with it.
 
 **Pauses.** Tools with ``needs_approval`` end the run. What it needs to continue (``RunState``) holds the whole history,
 so it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
 and it is used once.
 
+**Crashes.** The SDK starts its tools without waiting for the reader of its events. So a hook of the run holds each tool
+back until the calls of its response are stored, and an answer whose process died goes on from the chat. A ``session``
+may be ahead of the chat then, or behind it: such an answer is lost.
+
 **Other agents.** An agent that takes over (handoff), and one that is a tool with ``on_stream=show_sub_agent``, has a
-lane of its own, behind ``data-agent`` with its name.
+separate lane, which begins with ``data-agent`` and its name. The next message goes to the agent that took over last.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
 
 from usechat.adapters import conversation
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options
 from usechat.adapters.openai import ResponseItems, to_responses
-from usechat.adapters.questions import AskingTurns
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -34,70 +43,116 @@ from usechat.protocol.parts import (
     ToolError,
     ToolResult,
 )
-from usechat.sources import AdapterSource, parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.sources import Adapter, FactorySource, Source, parts_of
+from usechat.turn import AgentInfo, Turn, current_context
 
 try:
-    from agents import Agent, AgentToolStreamEvent, Runner, RunResultStreaming, RunState
+    from agents import Agent, AgentToolStreamEvent, RunHooks, Runner, RunResultStreaming, RunState
+    from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
 except ImportError:
     raise MissingDependency("openai-agents", "openai-agents") from None
 
 __all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "parts", "show_sub_agent", "source_of", "to_openai_agents"]
 
+_LANE: Final = "agent-"
+"""How the lane of an agent begins that took over."""
 _FAILED: Final = "An error occurred while running the tool."
 """How the SDK begins the result of a tool that raised; it has no other mark."""
-_NO_OPTIONS: Final[Mapping[str, Any]] = {}
-
-_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
 
 
-def source_of(found: Any) -> "OpenAIAgentsSource | None":
-    """Return the source of an agent; nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> Source | None:
+    """Return the source of an agent; ``None`` for everything else.
+
+    ``context`` is what the agent needs per request, as the source takes it.
 
     >>> source_of("a text") is None
     True
     """
-    return OpenAIAgentsSource(found) if isinstance(found, Agent) else None
+    if not isinstance(agent, Agent):
+        return None
+    servers: list[Any] = [server for each in _agents_of(agent) for server in each.mcp_servers]
+    if all(getattr(server, "session", True) is not None for server in servers):
+        return OpenAIAgentsSource(agent, context=context)
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[OpenAIAgentsSource]:
+        async with AsyncExitStack() as stack:
+            for server in dict.fromkeys(servers):
+                if getattr(server, "session", True) is None:
+                    await server.connect()
+                    stack.push_async_callback(server.cleanup)
+            yield OpenAIAgentsSource(agent, context=context)
+
+    return FactorySource(connected)
 
 
-class OpenAIAgentsSource:
+def _agents_of(agent: Any) -> "list[Agent[Any]]":
+    """Return an agent and all that it can hand over to, directly or not."""
+    agents = [agent]
+    for each in agents:
+        for handoff in each.handoffs:
+            reference = getattr(handoff, "_agent_ref", None)  # the SDK tells it in no other way
+            other = handoff if isinstance(handoff, Agent) else reference and reference()
+            if isinstance(other, Agent) and not any(other is known for known in agents):
+                agents.append(other)
+    return agents
+
+
+class OpenAIAgentsSource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
-    ``options`` are further arguments of ``Runner.run_streamed``, such as ``context``, ``max_turns`` or ``run_config``:
-    as a mapping, or as a function of the turn that returns one.
+    ``context`` is what the SDK gives tools, hooks and instructions: a value, or a function of the turn, async or not,
+    that returns it. ``options`` are further arguments of ``Runner.run_streamed``, such as ``max_turns`` or
+    ``run_config``: a mapping, or such a function.
 
     >>> from agents import Agent
     >>> source = OpenAIAgentsSource(Agent(name="assistant"), options={"max_turns": 20})  # for chat_response or ChatApp
     """
 
-    def __init__(self, agent: "Agent[Any]", *, options: _Options = _NO_OPTIONS) -> None:
+    context_argument = "context"
+
+    def __init__(self, agent: "Agent[Any]", *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._agent = agent
-        self._options = options
-        self._asking = AskingTurns(self._answer_turn, "openai-agents")
+        if callable(options):
+            self.continues = None  # nobody knows whether they have a session
+        else:
+            self.continues = options.get("session") is None
+        self.adapter = OpenAIAgentsAdapter
+        self.info = AgentInfo("openai-agents", agent.name)
 
-    async def drive(self, context: TurnContext) -> None:
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the chat, or resume the run that waits for the turn's approvals."""
-        await self._asking.drive(context)
-
-    async def _answer_turn(self, context: TurnContext) -> None:
-        turn = context.turn
-        adapter = OpenAIAgentsAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
-        agent = AgentInfo("openai-agents", self._agent.name)
-        await AdapterSource(lambda _turn: self._events(context), lambda: adapter, agent=agent).drive(context)
-
-    async def _events(self, context: TurnContext) -> AsyncIterator[Any]:
-        turn = context.turn
-        handle = conversation.state_handle(turn, "openai-agents")
-        options = dict(self._options(turn) if callable(self._options) else self._options)
-        state = await context.states.take_state(handle)  # also if another message supersedes it
-        run_input = await self._resumed(turn, state) if turn.approvals else to_openai_agents(conversation.history(turn))
+        states, handle = current_context().states, conversation.state_handle(turn, "openai-agents")
+        options = await self.arguments(turn)
+        state = await states.take_state(handle)  # also if another message supersedes it
+        if turn.approvals:
+            run_input = await self._resumed(turn, state)
+        else:
+            messages = conversation.history(turn)
+            run_input = to_openai_agents(messages[-1:] if options.get("session") is not None else messages)
         conversation.begin_sub_agents()
-        result = Runner.run_streamed(self._agent, run_input, **options)
+        hooks = options["hooks"] = _StoredFirst(options.get("hooks"))
+        result = Runner.run_streamed(self._agent_for(turn), run_input, **options)
         async for event in _with_result(result):
             if event is result and result.interruptions:
-                await context.states.keep_state(handle, json.dumps(result.to_state().to_json()).encode())
+                await states.keep_state(handle, json.dumps(result.to_state().to_json()).encode())
             yield event
+            await hooks.event_stored(event)
+
+    def adapter_of(self, turn: Turn) -> Adapter[Any]:
+        """Return the adapter of one turn, which knows the agent that others take over from."""
+        return OpenAIAgentsAdapter(
+            known_calls=conversation.calls_of(turn), denied=conversation.denials(turn), agent=self._agent.name
+        )
+
+    def _agent_for(self, turn: Turn) -> "Agent[Any]":
+        """Return the agent that took over last, as the chat shows it."""
+        answers = [message for message in turn.messages if message["role"] == "assistant"]
+        labels = [part.get("id") for message in answers for part in message["parts"] if part["type"] == "data-agent"]
+        names = [str(label).removeprefix(_LANE) for label in labels if str(label).startswith(_LANE)]
+        return next((each for each in _agents_of(self._agent) if names[-1:] == [each.name]), self._agent)
 
     async def _resumed(self, turn: Turn, state: bytes | None) -> Any:
         if state is None:
@@ -111,6 +166,39 @@ class OpenAIAgentsSource:
             else:
                 resumed.reject(item, rejection_message=None if answer is None else answer.reason)
         return resumed
+
+
+class _StoredFirst(RunHooks[Any]):
+    """Hooks that let a tool start when the response that calls it is stored, and then do what other ``hooks`` do.
+
+    The reader of the events has stored an event when it asks for the next one. The SDK puts the last event of a
+    response into its queue before it calls ``on_llm_end``, and starts the tools after that.
+    """
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks: Any = RunHooks() if hooks is None else hooks
+        self._responses = 0
+        self._stored = 0
+        self._growth = asyncio.Condition()
+        for name in dir(RunHooks):
+            if name.startswith("on_") and name not in ("on_llm_end", "on_tool_start"):
+                setattr(self, name, getattr(self._hooks, name))
+
+    async def event_stored(self, event: Any) -> None:
+        """Note that the reader has stored an event."""
+        if getattr(getattr(event, "data", None), "type", None) == "response.completed":
+            async with self._growth:
+                self._stored += 1
+                self._growth.notify_all()
+
+    async def on_llm_end(self, *arguments: Any) -> None:
+        self._responses += 1
+        await self._hooks.on_llm_end(*arguments)
+
+    async def on_tool_start(self, *arguments: Any) -> None:
+        async with self._growth:
+            await self._growth.wait_for(lambda: self._stored >= self._responses)
+        await self._hooks.on_tool_start(*arguments)
 
 
 async def _with_result(result: RunResultStreaming) -> AsyncIterator[Any]:
@@ -128,7 +216,7 @@ class OpenAIAgentsAdapter:
     """Turns the events of one run, and its result, into parts.
 
     ``known_calls`` are the calls that the page has already, when a run is resumed; ``denied`` are those that a person
-    has denied, with the reasons.
+    has denied, with the reasons; ``agent`` is the name of the agent that was asked, by default the first one.
 
     >>> from agents import Agent
     >>> from agents.stream_events import AgentUpdatedStreamEvent
@@ -137,10 +225,16 @@ class OpenAIAgentsAdapter:
     []
     """
 
-    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+    def __init__(
+        self,
+        *,
+        known_calls: Collection[str] = (),
+        denied: Mapping[str, str | None] = {},
+        agent: str | None = None,
+    ) -> None:
         self._items = ResponseItems(known_calls)
         self._denied = denied
-        self._agent: str | None = None
+        self._agent = agent
         self._speaker: conversation.SubAgent | None = None
         self._reason: str | None = None
         self._is_over = False
@@ -151,14 +245,14 @@ class OpenAIAgentsAdapter:
         Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
         """
         if isinstance(event, RawResponsesStreamEvent):
-            said = self._raw(event.data)
-            yield from said if self._speaker is None else self._speaker.parts(said)
+            parts = self._raw(event.data)
+            yield from parts if self._speaker is None else self._speaker.parts(parts)
         elif isinstance(event, RunItemStreamEvent):
             yield from self._item(event.name, event.item.raw_item, event.item)
         elif isinstance(event, AgentUpdatedStreamEvent):
             name = event.new_agent.name
             if self._agent not in (None, name):
-                self._speaker = conversation.SubAgent(name, f"agent-{name}")
+                self._speaker = conversation.SubAgent(name, f"{_LANE}{name}")
             self._agent = name
         elif isinstance(event, RunResultStreaming):
             yield from self._result(event)
@@ -172,7 +266,7 @@ class OpenAIAgentsAdapter:
 
     def _raw(self, data: Any) -> Iterator[Part]:
         if data.type == "response.completed":
-            self._reason = "stop"
+            self._reason = conversation.finish_reason("refusal" if self._items.is_refusal else "stop")
         return self._items.parts(data)
 
     def _item(self, name: str, raw: Any, item: Any) -> Iterator[Part]:
@@ -186,7 +280,7 @@ class OpenAIAgentsAdapter:
             elif isinstance(output, str) and output.startswith(_FAILED):
                 yield ToolError(call_id, conversation.TOOL_FAILED)
             elif call_id is not None:
-                yield ToolResult(call_id, conversation.parsed_result(output) if isinstance(output, str) else output)
+                yield ToolResult(call_id, _value(output))
 
     def _result(self, result: RunResultStreaming) -> Iterator[Part]:
         self._is_over = True
@@ -202,8 +296,17 @@ class OpenAIAgentsAdapter:
         yield conversation.finish(reason, conversation.usage(used.input_tokens, used.output_tokens))
 
 
+def _value(output: Any) -> Any:
+    """Return the output of a tool; that of an MCP server is its text, or what the text holds as JSON."""
+    if isinstance(output, str):
+        return conversation.parsed_result(output)
+    if isinstance(output, Mapping) and output.keys() == {"type", "text"} and output["type"] == "text":
+        return conversation.parsed_result(output["text"])
+    return [_value(each) for each in output] if isinstance(output, list) else output
+
+
 async def show_sub_agent(event: AgentToolStreamEvent) -> None:
-    """Show what an agent that is a tool says while it works, in a lane of its own.
+    """Show what an agent that is a tool says while it works, in a separate lane.
 
     >>> from agents import Agent
     >>> tool = Agent(name="researcher").as_tool("research", "Asks a researcher.", on_stream=show_sub_agent)
@@ -238,7 +341,19 @@ def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> to_openai_agents([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
     """
-    return to_responses(messages)
+    return [_whole(item) for item in to_responses(messages)]
+
+
+def _whole(item: Any) -> Any:
+    """Return an item of a model's text as the SDK makes it itself.
+
+    A run that was paused gives its history back in this form, which is refused for Chat Completions without type and
+    id. The SDK sends an id that it made up to no model.
+    """
+    if item.get("role") != "assistant":
+        return item
+    content = [{"type": "output_text", "text": item["content"], "annotations": []}]
+    return {"type": "message", "id": FAKE_RESPONSES_ID, "role": "assistant", "status": "completed", "content": content}
 
 
 def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -6,32 +6,43 @@ dependencies and other arguments of a run.
 **Events** are those of ``run_stream_events``. The parts of a model's response are numbered from 0 in each response, so
 the number 0 begins a step. ``PartStartEvent`` has the first piece of its text already.
 
-**History.** An agent has no memory of its own, so it gets the whole chat. The agent's system prompt is put in front
+**History.** An agent has no memory, so it gets the whole chat. The agent's system prompt is put in front
 again in each run, since Pydantic AI leaves it out if there is a history.
 
 **Pauses.** Tools that need an approval, and tools that are run elsewhere, end the run with ``DeferredToolRequests``.
 The chat holds all that is needed to continue, so nothing is stored: an approved call is given back without a result,
-and with the approval as a deferred result.
+and with the approval as a deferred result. ``DeferredToolRequests`` is added to the agent's output type, unless it has
+output validators: such an agent names it itself.
 
 **Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
 
 **MCP.** With ``elicitation_handler``, what an MCP server asks the user is a question of the page, see
 :mod:`usechat.adapters.elicitation`.
 
-**Other agents.** An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a lane of its own, behind
-``data-agent`` with its name.
+**Other agents.** An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a separate lane, which
+begins with ``data-agent`` and its name.
 """
 
 import base64
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from importlib import import_module
-from typing import Any, Final, TypeAlias
+from types import NoneType
+from typing import Any, Final, get_args
 
 from usechat.adapters import conversation
 from usechat.adapters.elicitation import answer_to
-from usechat.adapters.questions import AskingTurns
-from usechat.errors import MissingDependency, UnknownEvent
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, required_fields, without_results
+from usechat.errors import CannotAnswer, MissingDependency, UnknownEvent
 from usechat.protocol.model_messages import FilePart as FileModelPart
 from usechat.protocol.model_messages import ModelMessage as ChatModelMessage
 from usechat.protocol.model_messages import ToolResultPart
@@ -54,8 +65,8 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.protocol.values import json_text
-from usechat.sources import AdapterSource, parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.sources import parts_of
+from usechat.turn import AgentInfo, Turn
 
 try:
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
@@ -120,68 +131,126 @@ _IGNORED: Final = frozenset(
 )
 _MCP: Final = "mcp_server:"
 """How Pydantic AI begins the name of a server whose tools the provider calls; the name of the tool is in the input."""
-_NO_OPTIONS: Final[Mapping[str, Any]] = {}
+_ENGINES: Final = {
+    "DBOSAgent": "DBOS",
+    "DBOSDurability": "DBOS",
+    "PrefectAgent": "Prefect",
+    "PrefectDurability": "Prefect",
+    "RestateAgent": "Restate",
+}
+"""The engines whose agents are refused, by the classes that bring an agent there."""
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+"""The other alphabet of Base64, which Pydantic writes."""
 _URLS: Final[Mapping[str, Any]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 
-_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
 
+def source_of(agent: Any, *, context: Any = None) -> "PydanticAISource | None":
+    """Return the source of an agent; ``None`` for everything else.
 
-def source_of(found: Any) -> "PydanticAISource | None":
-    """Return the source of an agent; nothing for everything else.
+    ``context`` is what the agent needs per request, as the source takes it.
+
+    Raises :class:`~usechat.errors.CannotAnswer` for an agent that needs dependencies, without a context.
 
     >>> source_of("a text") is None
     True
     """
-    return PydanticAISource(found) if isinstance(found, AbstractAgent) else None
+    return PydanticAISource(agent, context=context) if isinstance(agent, AbstractAgent) else None
 
 
-class PydanticAISource:
+class PydanticAISource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
-    ``options`` are further arguments of ``run_stream_events``, such as ``deps``, ``model_settings`` or
-    ``usage_limits``: as a mapping, or as a function of the turn that returns one.
+    ``context`` are the agent's ``deps``: a value, or a function of the turn, async or not, that returns it. Without it
+    an agent whose ``deps_type`` has defaults for all fields gets a new object of it in each turn. ``options`` are
+    further arguments of ``run_stream_events``, such as ``model_settings`` or ``usage_limits``: a mapping, or such a
+    function. Raises :class:`~usechat.errors.CannotAnswer` for an agent that needs dependencies which nobody gives, and
+    for one that runs in the workflows of DBOS, Prefect or Restate.
 
     >>> from pydantic_ai import Agent
     >>> agent = Agent(deps_type=str)
-    >>> source = PydanticAISource(agent, options=lambda turn: {"deps": turn.chat_id})  # for chat_response or ChatApp
+    >>> source = PydanticAISource(agent, context=lambda turn: turn.chat_id)  # for chat_response or ChatApp
     """
 
-    def __init__(self, agent: AbstractAgent[Any, Any], *, options: _Options = _NO_OPTIONS) -> None:
+    context_argument = "deps"
+    continues = True
+
+    def __init__(self, agent: AbstractAgent[Any, Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        _refuse_engine(agent)
+        if context is None and not callable(options) and "deps" not in options:
+            context = _default_deps(agent)
+        super().__init__(options=options, context=context)
         self._agent = agent
-        self._options = options
-        self._asking = AskingTurns(self._answer_turn, "pydantic-ai")
+        self.adapter = PydanticAIAdapter
+        self.info = AgentInfo("pydantic-ai", agent.name)
 
-    async def drive(self, context: TurnContext) -> None:
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the chat, with the approvals that the turn holds."""
-        await self._asking.drive(context)
-
-    async def _answer_turn(self, context: TurnContext) -> None:
-        adapter = PydanticAIAdapter(known_calls=conversation.calls_of(context.turn))
-        agent = AgentInfo("pydantic-ai", self._agent.name)
-        await AdapterSource(self._events, lambda: adapter, agent=agent).drive(context)
-
-    async def _events(self, turn: Turn) -> AsyncIterator[Any]:
-        given = dict(self._options(turn) if callable(self._options) else self._options)
-        approvals: dict[str, Any] = {
-            answer.tool_call_id: True if answer.approved else DeniedTool(*filter(None, [answer.reason]))
-            for answer in turn.approvals
-            if answer.tool_call_id is not None
-        }
-        arguments: dict[str, Any] = {
-            "output_type": [given.pop("output_type", None) or self._agent.output_type, DeferredToolRequests],
-            "capabilities": [
-                ReinjectSystemPrompt(replace_existing=True),
-                *given.pop("capabilities", ()),
-                _FailedTools(),
-            ],
-            "deferred_tool_results": DeferredToolResults(approvals=approvals) if approvals else None,
-            "message_history": to_pydantic_ai(_without_results(conversation.history(turn), approvals)),
-            **given,
-        }
+        options = await self.arguments(turn)
+        arguments = run_arguments(self._agent, turn, options.pop("output_type", None))
+        capabilities = [ReinjectSystemPrompt(replace_existing=True), *options.pop("capabilities", ()), _FailedTools()]
+        arguments |= {"capabilities": capabilities, **options}
         conversation.begin_sub_agents()
         async with self._agent.run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
+
+
+def _refuse_engine(agent: Any) -> None:
+    """Refuse an agent whose engine repeats what a step has said without a mark that a page could follow."""
+    objects = [agent]
+    while (wrapped := getattr(objects[-1], "wrapped", None)) is not None:
+        objects.append(wrapped)
+    agent.root_capability.apply(objects.append)
+    for name in (base.__name__ for each in objects for base in type(each).__mro__):
+        if name in _ENGINES:
+            raise CannotAnswer(
+                f"this agent runs in workflows of {_ENGINES[name]} ({name}), which repeat what a step said when it is"
+                " retried; give the agent without them and store chats, so that answers survive a crash"
+                " (docs/survive.md), or run it in Temporal (docs/temporal.md)"
+            )
+
+
+def run_arguments(agent: AbstractAgent[Any, Any], turn: Turn, output_type: Any = None) -> dict[str, Any]:
+    """Return the arguments with which a run answers a turn: the chat, its approvals, and an output that may wait.
+
+    ``output_type`` is that of the run, if it has another one than the agent.
+    """
+    approvals: dict[str, Any] = {
+        answer.tool_call_id: True if answer.approved else DeniedTool(*filter(None, [answer.reason]))
+        for answer in turn.approvals
+        if answer.tool_call_id is not None
+    }
+    arguments: dict[str, Any] = {
+        "deferred_tool_results": DeferredToolResults(approvals=approvals) if approvals else None,
+        "message_history": to_pydantic_ai(without_results(conversation.history(turn), approvals)),
+    }
+    if not _has_output_validators(agent):  # Pydantic AI takes no other output type with them
+        return {**arguments, "output_type": [output_type or agent.output_type, DeferredToolRequests]}
+    return arguments if output_type is None else {**arguments, "output_type": output_type}
+
+
+def _has_output_validators(agent: Any) -> bool:
+    while (wrapped := getattr(agent, "wrapped", None)) is not None:
+        agent = wrapped
+    return bool(getattr(agent, "_output_validators", ()))
+
+
+def _default_deps(agent: AbstractAgent[Any, Any]) -> Any:
+    """Return a function that makes the dependencies of a turn, or ``None`` for an agent without any.
+
+    Raise CannotAnswer if they cannot be made without arguments.
+    """
+    deps_type: Any = agent.deps_type
+    if deps_type in (object, NoneType) or NoneType in get_args(deps_type):
+        return None
+    required = required_fields(deps_type)
+    if required == []:
+        return lambda _turn: deps_type()
+    name = getattr(deps_type, "__name__", str(deps_type))
+    raise CannotAnswer(
+        f"the agent needs dependencies of the type {name}; give PydanticAISource(agent, context=…),"
+        " or --context MODULE:NAME: a value, or a function of the turn that returns it"
+    )
 
 
 class _FailedTools(AbstractCapability[Any]):
@@ -196,7 +265,7 @@ class _FailedTools(AbstractCapability[Any]):
 
 
 async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -> None:
-    """Show what an agent that a tool runs says while it works, in a lane of its own.
+    """Show what an agent that a tool runs says while it works, in a separate lane.
 
     >>> from pydantic_ai import Agent
     >>> researcher = Agent(name="researcher")
@@ -212,7 +281,7 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
 async def elicitation_handler(_message: str, _response_type: Any, params: Any, _context: Any) -> Any:
     """Ask the page what an MCP server asks; for ``MCPToolset`` and clients of FastMCP.
 
-    Let each run open a session of its own, or a question may reach the page of another chat:
+    Let each run open its own session, or a question may reach the page of another chat:
 
     >>> from pydantic_ai import Agent
     >>> agent = Agent()
@@ -226,27 +295,18 @@ async def elicitation_handler(_message: str, _response_type: Any, params: Any, _
     return import_module("fastmcp.client.elicitation").ElicitResult(**answer)
 
 
-def _without_results(messages: Iterable[ChatModelMessage], calls: Collection[str]) -> Iterator[ChatModelMessage]:
-    """Yield the messages without the results of calls that have not run: the history closes every call."""
-    for message in messages:
-        if message["role"] != "tool":
-            yield message
-            continue
-        kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
-        if kept:
-            yield {"role": "tool", "content": kept}
-
-
 class PydanticAIAdapter:
     """Turns the events of one run into parts. ``known_calls`` are those that the page has already.
+
+    ``denied`` is that of every adapter, and not used: the events tell which calls were denied.
 
     >>> from pydantic_ai.messages import PartStartEvent, TextPart
     >>> list(PydanticAIAdapter().feed(PartStartEvent(index=0, part=TextPart("Hello"))))
     [Step(leaves_calls=False, lane=''), Text(text='Hello', provider_metadata=None, id=None, lane='')]
     """
 
-    def __init__(self, *, known_calls: Collection[str] = ()) -> None:
-        self._known = set(known_calls)
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:  # noqa: ARG002
+        self._known_calls = set(known_calls)
         self._calls: dict[int, str] = {}
         self._is_over = False
 
@@ -268,7 +328,7 @@ class PydanticAIAdapter:
                 yield _result(event.part)
             case AgentRunResultEvent():
                 self._is_over = True
-                yield from _ending(event.result)
+                yield from ending_of(event.result)
             case CustomEvent():
                 yield Data(event.name or "custom", to_jsonable_python(event, serialize_unknown=True))
             case _:
@@ -326,42 +386,42 @@ class PydanticAIAdapter:
 
     def _call(self, part: ToolCallPart | NativeToolCallPart) -> Iterator[Part]:
         """Yield a call with its whole input, unless it is known."""
-        if part.tool_call_id in self._known:
+        if part.tool_call_id in self._known_calls:
             return
-        self._known.add(part.tool_call_id)
+        self._known_calls.add(part.tool_call_id)
         if isinstance(part, NativeToolCallPart) and part.tool_name.startswith(_MCP):
             yield _mcp_call(part)
             return
         is_native = isinstance(part, NativeToolCallPart) or None
         tool_input = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
         if isinstance(tool_input, str) and tool_input:
-            text = "The input is not valid JSON."
+            text = conversation.INVALID_INPUT
             yield ToolInputError(part.tool_call_id, part.tool_name, text, tool_input, provider_executed=is_native)
         else:
             yield ToolCall(part.tool_call_id, part.tool_name, tool_input or {}, provider_executed=is_native)
 
     def _native_result(self, part: NativeToolReturnPart) -> Iterator[Part]:
         """Yield the result of a tool that the provider ran; a call that was not reported is sent before it."""
-        if part.tool_call_id not in self._known:
-            self._known.add(part.tool_call_id)
+        if part.tool_call_id not in self._known_calls:
+            self._known_calls.add(part.tool_call_id)
             yield ToolCall(part.tool_call_id, part.tool_name, {}, provider_executed=True)
         output = to_jsonable_python(part.content, serialize_unknown=True)
         if part.tool_name.startswith(_MCP) and isinstance(output, Mapping):
             if output.get("error") or output.get("is_error"):
                 yield ToolError(part.tool_call_id, conversation.TOOL_FAILED, provider_executed=True)
                 return
-            found = output.get("output", output.get("content", output))
-            output = conversation.parsed_result(found) if isinstance(found, str) else found
+            result = output.get("output", output.get("content", output))
+            output = conversation.parsed_result(result) if isinstance(result, str) else result
         yield ToolResult(part.tool_call_id, output, provider_executed=True)
 
 
 def _mcp_call(part: NativeToolCallPart) -> Part:
     """Return a call of an MCP server that the provider has made, under the name of the tool."""
-    given: Any = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
-    given = given if isinstance(given, Mapping) else {}
-    name = str(given.get("tool_name") or given.get("action") or "mcp")
+    arguments: Any = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
+    arguments = arguments if isinstance(arguments, Mapping) else {}
+    name = str(arguments.get("tool_name") or arguments.get("action") or "mcp")
     title = f"{part.tool_name.removeprefix(_MCP)}: {name}"
-    call_input = given.get("tool_args") or {}
+    call_input = arguments.get("tool_args") or {}
     return ToolCall(part.tool_call_id, name, call_input, dynamic=True, provider_executed=True, title=title)
 
 
@@ -386,7 +446,8 @@ def _result(part: ToolReturnPart) -> Part:
     return ToolError(part.tool_call_id, conversation.TOOL_FAILED)  # the content may be the text of an exception
 
 
-def _ending(result: Any) -> Iterator[Part]:
+def ending_of(result: Any) -> Iterator[Part]:
+    """Yield what the result of a run adds to its events: requests of approvals, a structured output, and the end."""
     output, usage = result.output, result.usage
     tokens = conversation.usage(usage.input_tokens, usage.output_tokens)
     if isinstance(output, DeferredToolRequests):
@@ -441,9 +502,9 @@ def _converted(message: ChatModelMessage) -> Iterator[ModelMessage]:
         if results:
             yield ModelRequest(results)
     elif message["role"] == "assistant":
-        said = [converted for part in message["content"] for converted in _assistant_part(part)]
-        if said:
-            yield ModelResponse(said)
+        parts = [converted for part in message["content"] for converted in _assistant_part(part)]
+        if parts:
+            yield ModelResponse(parts)
 
 
 def _user_content(content: Sequence[Any]) -> Any:
@@ -463,9 +524,22 @@ def _file(part: FileModelPart) -> Any:
 def _tool_return(part: ToolResultPart) -> ToolReturnPart:
     output = part["output"]
     is_failure = conversation.is_failure(output)
-    content = conversation.result_text(output) if is_failure else output.get("value")
+    content = conversation.result_text(output) if is_failure else _with_files(output.get("value"))
     outcome: Any = "denied" if output["type"] == "execution-denied" else "failed" if is_failure else "success"
     return ToolReturnPart(part["toolName"], content, part["toolCallId"], outcome=outcome)
+
+
+def _with_files(value: Any) -> Any:
+    """Return the result of a tool in which files are files again; a model would read them as Base64."""
+    match value:
+        case {"kind": "binary", "data": str(data), "media_type": str(media_type)}:
+            try:
+                return BinaryContent(base64.b64decode(data.translate(_URL_SAFE), validate=True), media_type=media_type)
+            except ValueError:
+                return value
+        case list():
+            return [_with_files(each) for each in value]
+    return value
 
 
 def _assistant_part(part: Any) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """Agents of smolagents as chats.
 
-A smolagents agent holds one conversation and answers one question at a time, so it is never shared:
-:class:`SmolagentsSource` takes a function that makes an agent, and calls it for each turn.
+A smolagents agent holds one conversation and answers one question at a time, so it is never shared: each turn gets a
+copy, which shares the model and the tools. :class:`SmolagentsSource` takes a function that makes an agent, and calls it
+for each turn.
 
 **Events** are those of ``agent.run(…, stream=True)``, a generator that runs in a thread. What the model says before it
 calls a tool is reasoning; the answer is the argument of the tool ``final_answer``, which is streamed if the agent has
@@ -10,6 +11,7 @@ calls a tool is reasoning; the answer is the argument of the tool ``final_answer
 **History.** The agent gets the whole chat in every turn, as steps of its memory.
 """
 
+import copy
 import gc
 import threading
 from collections.abc import (
@@ -26,8 +28,8 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, imported, options_of
-from usechat.errors import CannotAnswer, UnknownEvent
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, for_turn, imported
+from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.partial_json import parse_partial_json
 from usechat.protocol.parts import (
@@ -56,19 +58,34 @@ _FINAL: Final = "final_answer"
 _CODE: Final = "python_interpreter"
 
 
-def source_of(found: Any) -> None:
-    """Refuse an agent, which cannot serve several chats; return nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "SmolagentsSource | None":
+    """Return the source of an agent, which is copied for each turn; ``None`` for everything else.
 
-    Raises :class:`~usechat.errors.CannotAnswer` for an agent.
+    ``context`` is what the agent needs per request, as the source takes it.
 
-    >>> def refuses(agent: object) -> bool:
-    ...     return source_of(agent) is None
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    if isinstance(found, _smolagents().MultiStepAgent):
-        raise CannotAnswer(
-            f"a smolagents {type(found).__name__} holds one conversation, so chats cannot share it;"
-            f" give a function that makes one: SmolagentsSource(lambda turn: {type(found).__name__}(…))"
-        )
+    if not isinstance(agent, _smolagents().MultiStepAgent):
+        return None
+
+    def make(_turn: Turn) -> Any:
+        return _copied(agent)
+
+    make.__name__ = agent.name or type(agent).__name__
+    return SmolagentsSource(make, context=context)
+
+
+def _copied(agent: Any) -> Any:
+    """Return an agent that shares model and tools with another one, and nothing that a conversation changes."""
+    copied = copy.copy(agent)
+    copied.state = dict(agent.state)
+    copied.memory = type(agent.memory)(agent.system_prompt)
+    copied.memory.steps = list(agent.memory.steps)
+    copied.managed_agents = {name: _copied(each) for name, each in agent.managed_agents.items()}
+    if hasattr(agent, "python_executor"):
+        copied.python_executor = copied.create_python_executor()
+    return copied
 
 
 def _smolagents(module: str = "smolagents") -> Any:
@@ -76,10 +93,11 @@ def _smolagents(module: str = "smolagents") -> Any:
 
 
 class SmolagentsSource(FrameworkSource[Any]):
-    """Answers each turn with an agent that a function makes for it, from the turn.
+    """Answers each turn with an agent that a function makes for it, from the turn; it may be async.
 
-    ``options`` are further arguments of ``run``, such as ``max_steps`` or ``additional_args``: as a mapping, or as a
-    function of the turn that returns one. Steps that the agent's memory was made with stand before the chat.
+    ``context`` are the ``additional_args`` of a run: a mapping, or a function of the turn, async or not, that returns
+    one. ``options`` are further arguments of ``run``, such as ``max_steps``, in the same way.
+    Steps that the agent's memory was made with stand before the chat.
 
     >>> @SmolagentsSource
     ... def agent(turn):  # `usechat serve app:agent`, chat_response and ChatApp take it
@@ -88,23 +106,25 @@ class SmolagentsSource(FrameworkSource[Any]):
     ...     return ToolCallingAgent(tools=[], model=OpenAIModel("gpt-5-mini"), stream_outputs=True, verbosity_level=0)
     """
 
-    def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS) -> None:
+    context_argument = "additional_args"
+
+    def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._make = make
-        self._options = options
         self.adapter = SmolagentsAdapter
         self.info = AgentInfo(_FRAMEWORK, getattr(make, "__name__", None))
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the chat, in a thread. Closing it interrupts the agent after the event that it works on."""
-        arguments = options_of(self._options, turn)
+        arguments = await self.arguments(turn)
         *before, last = to_smolagents(conversation.history(turn))
         stopped = threading.Event()
-        agent = self._make(turn)
+        agent = await for_turn(self._make, turn)
         agent.memory.steps += before
 
         def iterate(emit: Callable[[Any], None]) -> None:
-            given = {"images": last.task_images, **arguments, "stream": True, "reset": False}
-            events = agent.run(last.task, **given)
+            run_arguments = {"images": last.task_images, **arguments, "stream": True, "reset": False}
+            events = agent.run(last.task, **run_arguments)
             try:
                 for event in events:
                     if stopped.is_set():
@@ -158,7 +178,7 @@ class SmolagentsAdapter:
         self._inputs: dict[int, _Input] = {}
         self._open: dict[str, str] = {}
         """The calls without a result, with the names of their tools."""
-        self._shown = ""
+        self._answer_text = ""
         self._tokens = [0, 0]
         self._has_step = False
         self._is_over = False
@@ -203,28 +223,28 @@ class SmolagentsAdapter:
             yield Reasoning(delta.content)
         for call in delta.tool_calls or ():
             yield from self._begin()
-            found = self._inputs.setdefault(call.index or 0, _Input())
-            found.id = found.id or call.id or ""
-            found.name = found.name or (call.function and call.function.name) or ""
+            tool_input = self._inputs.setdefault(call.index or 0, _Input())
+            tool_input.id = tool_input.id or call.id or ""
+            tool_input.name = tool_input.name or (call.function and call.function.name) or ""
             text = (call.function and call.function.arguments) or ""
-            found.text += text if isinstance(text, str) else ""
-            yield from self._final_text(found.text) if found.name == _FINAL else found.deltas(text)
+            tool_input.text += text if isinstance(text, str) else ""
+            yield from self._final_text(tool_input.text) if tool_input.name == _FINAL else tool_input.deltas(text)
 
     def _final_text(self, arguments: str) -> Iterator[Part]:
         """Yield what is new of the answer, whose JSON is not complete yet."""
         read = parse_partial_json(arguments, NEWEST[7])
         answer = read.get("answer") if isinstance(read, dict) else None
-        if isinstance(answer, str) and answer.startswith(self._shown) and len(answer) > len(self._shown):
-            yield Text(answer[len(self._shown) :])
-            self._shown = answer
+        if isinstance(answer, str) and answer.startswith(self._answer_text) and len(answer) > len(self._answer_text):
+            yield Text(answer[len(self._answer_text) :])
+            self._answer_text = answer
 
     def _call(self, call: Any) -> Iterator[Part]:
         if call.name == _FINAL:
             return
         yield from self._begin()
         self._open[call.id] = call.name
-        given = call.arguments
-        tool_input = {"code": given} if call.name == _CODE and isinstance(given, str) else given
+        arguments = call.arguments
+        tool_input = {"code": arguments} if call.name == _CODE and isinstance(arguments, str) else arguments
         yield ToolCall(call.id, call.name, json_value({} if tool_input is None else tool_input))
 
     def _step(self, step: Any) -> Iterator[Part]:
@@ -249,8 +269,8 @@ class SmolagentsAdapter:
     def _answer(self, output: Any) -> Iterator[Part]:
         self._is_over = True
         if isinstance(output, (str, int, float)):
-            if str(output) != self._shown:
-                yield Text(str(output).removeprefix(self._shown))
+            if str(output) != self._answer_text:
+                yield Text(str(output).removeprefix(self._answer_text))
         elif output is not None:
             yield Data("output", _value(output))
         yield conversation.finish("stop", conversation.usage(*self._tokens))  # it does not tell why a model ended

@@ -1,10 +1,11 @@
 """Strands agents as chats.
 
-A Strands ``Agent`` holds one conversation and answers one question at a time, so it is never shared:
-:class:`StrandsSource` takes a function that makes an agent, and calls it for each turn.
+A Strands ``Agent`` holds one conversation and answers one question at a time, so it is never shared: each turn gets a
+copy, which shares the model, the tools and the hooks. :class:`StrandsSource` takes a function that makes an agent, and
+calls it for each turn.
 
 **Events** are those of ``agent.stream_async(…)``. Text, reasoning and tool input are read from their deltas; whole
-messages tell the inputs and results of tools. The events of an agent that is a tool are a lane of their own.
+messages tell the inputs and results of tools. An agent that is a tool has a separate lane.
 
 **History.** The agent gets the whole chat in every turn.
 
@@ -13,7 +14,9 @@ messages tell the inputs and results of tools. The events of an agent that is a 
 agent holds the whole history, so it never goes to the page: the run store keeps it, and it is used once.
 """
 
+import copy
 import json
+import threading
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -28,7 +31,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, imported
 from usechat.errors import CannotAnswer, PublicError, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -59,32 +62,66 @@ _ASKED_BY_TOOL: Final = "v1:tool_call:"
 _INTERRUPTS: Final = "usechat_interrupts"
 """Under which key a snapshot names the calls that wait."""
 _CUT_OFF: Final = "MaxTokensReachedException"
-_DOCUMENTS: Final = {"application/pdf": "pdf", "application/msword": "doc", "text/csv": "csv", "text/html": "html"}
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS: Final = {
+    "application/pdf": "pdf",
+    "application/msword": "doc",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+}
+"""The formats of documents that Strands knows, by their media types; texts are sent as texts."""
 _IGNORED: Final = frozenset({"init_event_loop", "start", "start_event_loop", "force_stop", "tool_cancel_event",
                              "event_loop_throttled_delay", "citation", "reasoningRedactedContent",
                              "structured_output"})  # fmt: skip
 
 
-def source_of(found: Any) -> None:
-    """Refuse an agent, which cannot serve several chats; return nothing for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "StrandsSource | None":
+    """Return the source of an agent, which is copied for each turn; ``None`` for everything else.
 
-    Raises :class:`~usechat.errors.CannotAnswer` for an agent.
+    ``context`` is what the agent needs per request, as the source takes it.
 
-    >>> def refuses(agent: object) -> bool:
-    ...     return source_of(agent) is None
+    Raises :class:`~usechat.errors.CannotAnswer` for an agent with a session manager, which stores one conversation.
+
+    >>> def answers(agent: object) -> bool:
+    ...     return source_of(agent) is not None
     """
-    if isinstance(found, _strands().Agent):
+    if not isinstance(agent, _strands().Agent):
+        return None
+    if agent._session_manager is not None:  # noqa: SLF001 (nothing public tells it)
         raise CannotAnswer(
-            "a Strands Agent holds one conversation, so chats cannot share it;"
-            " give a function that makes one: StrandsSource(lambda turn: Agent(…))"
+            "a Strands Agent with a session manager stores one conversation, so chats cannot share it;"
+            " give a function that makes one: def agent(turn): return Agent(…)"
         )
+
+    def make(_turn: Turn) -> Any:
+        return _copied(agent)
+
+    make.__name__ = agent.name
+    return StrandsSource(make, context=context)
+
+
+def _copied(agent: Any) -> Any:
+    """Return an agent that shares model, tools and hooks with another one, and nothing that a conversation changes."""
+    copied = copy.copy(agent)
+    copied.messages = copy.deepcopy(agent.messages)
+    copied.state = type(agent.state)(agent.state.get())
+    copied.conversation_manager = copy.copy(agent.conversation_manager)
+    copied.event_loop_metrics = type(agent.event_loop_metrics)()
+    copied.tool_caller = type(agent.tool_caller)(copied)
+    copied._interrupt_state = type(agent._interrupt_state)()  # noqa: SLF001 (Strands has no copy of its own)
+    copied._cancel_signal = threading.Event()  # noqa: SLF001
+    copied._concurrency = type(agent._concurrency)(agent._concurrency.mode)  # noqa: SLF001
+    copied._model_state = {}  # noqa: SLF001
+    return copied
 
 
 class StrandsSource(FrameworkSource[Any]):
-    """Answers each turn with an agent that a function makes for it, from the turn.
+    """Answers each turn with an agent that a function makes for it, from the turn; it may be async.
 
-    ``options`` are further arguments of ``stream_async``, such as ``invocation_state`` or ``limits``: as a mapping, or
-    as a function of the turn that returns one. Messages that the agent was made with stand before the chat.
+    ``context`` is the ``invocation_state`` of a run: a mapping, or a function of the turn, async or not, that returns
+    one. ``options`` are further arguments of ``stream_async``, such as ``limits``, in the same way.
+    Messages that the agent was made with stand before the chat.
 
     >>> @StrandsSource
     ... def agent(turn):  # `usechat serve app:agent`, chat_response and ChatApp take it
@@ -93,9 +130,11 @@ class StrandsSource(FrameworkSource[Any]):
     ...     return Agent(system_prompt="Be brief.", callback_handler=None)
     """
 
-    def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS) -> None:
+    context_argument = "invocation_state"
+
+    def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        super().__init__(options=options, context=context)
         self._make = make
-        self._options = options
         self.adapter = StrandsAdapter
         self.info = AgentInfo(_FRAMEWORK, getattr(make, "__name__", None))
 
@@ -103,7 +142,7 @@ class StrandsSource(FrameworkSource[Any]):
         """Run the agent on the chat, or resume the one that waits for the turn's answers."""
         states, handle = current_context().states, conversation.state_handle(turn, _FRAMEWORK)
         state = await states.take_state(handle)  # also if another message supersedes it
-        agent = self._make(turn)
+        agent = await for_turn(self._make, turn)
         if turn.approvals or turn.tool_outputs:
             prompt = _resumed(agent, state, turn)
         else:
@@ -111,7 +150,7 @@ class StrandsSource(FrameworkSource[Any]):
             agent.messages = [*agent.messages, *before]
             prompt = last["content"]
         interrupts: dict[str, str] = {}
-        async with aclosing(agent.stream_async(prompt, **options_of(self._options, turn))) as events:
+        async with aclosing(agent.stream_async(prompt, **await self.arguments(turn))) as events:
             async for event in events:
                 if (paused := event.get("tool_interrupt_event")) is not None:
                     interrupts |= {each.id: paused["tool_use"]["toolUseId"] for each in paused["interrupts"]}
@@ -172,9 +211,9 @@ class StrandsAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
+        self._known_calls = set(known_calls)
         self._denied = denied
-        self._begun: set[str] = set()
+        self._begun_calls: set[str] = set()
         self._sub_agents: dict[str, tuple[StrandsAdapter, conversation.SubAgent]] = {}
         self._tokens = [0, 0]
         self._is_over = False
@@ -224,16 +263,16 @@ class StrandsAdapter:
                 self._tokens[1] += used["outputTokens"]
 
     def _input(self, use: Mapping[str, Any], text: str) -> Iterator[Part]:
-        if use["toolUseId"] not in self._begun:
-            self._begun.add(use["toolUseId"])
+        if use["toolUseId"] not in self._begun_calls:
+            self._begun_calls.add(use["toolUseId"])
             yield ToolInputStart(use["toolUseId"], use["name"])
         yield ToolInputDelta(use["toolUseId"], text)
 
     def _message(self, message: Mapping[str, Any]) -> Iterator[Part]:
         """Yield the calls of the model's message, or the results of a message of tools."""
         for block in message["content"]:
-            if (use := block.get("toolUse")) is not None and use["toolUseId"] not in self._known:
-                self._known.add(use["toolUseId"])
+            if (use := block.get("toolUse")) is not None and use["toolUseId"] not in self._known_calls:
+                self._known_calls.add(use["toolUseId"])
                 yield ToolCall(use["toolUseId"], use["name"], use["input"])
             elif (result := block.get("toolResult")) is not None:
                 yield self._result(result)
@@ -248,7 +287,7 @@ class StrandsAdapter:
         return ToolResult(call_id, contents[0] if len(contents) == 1 else contents)
 
     def _streamed(self, use: Mapping[str, Any], data: Any) -> Iterator[Part]:
-        """Yield what a tool streams: an agent's events in a lane of their own, all else as a preliminary result."""
+        """Yield what a tool streams: an agent's events in a separate lane, all else as a preliminary result."""
         call_id = use["toolUseId"]
         if isinstance(data, Mapping) and "init_event_loop" in data:
             self._sub_agents[call_id] = StrandsAdapter(), conversation.SubAgent(use["name"], call_id)
@@ -324,8 +363,7 @@ def _blocks(part: Any) -> Iterator[dict[str, Any]]:
         case "text" if part["text"].strip():
             yield {"text": part["text"]}
         case "reasoning":
-            signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
-            if signature:
+            if signature := conversation.signature_of(part):
                 yield {"reasoningContent": {"reasoningText": {"text": part["text"], "signature": signature}}}
         case "tool-call":
             yield {
@@ -351,8 +389,7 @@ def _file(file: conversation.ModelFile) -> dict[str, Any]:
         return {"text": f"{file.name or 'file'}: {file.url}"}
     if kind == "image":
         return {"image": {"format": subtype, "source": {"bytes": file.data}}}
-    named = {
-        "name": (file.name or "file").rpartition(".")[0] or "file",
-        "format": _DOCUMENTS.get(file.media_type, "txt"),
-    }
-    return {"document": {**named, "source": {"bytes": file.data}}}
+    if file.media_type not in _DOCUMENTS:
+        return {"text": f"{file.name or 'file'} ({file.media_type}) is attached, and cannot be read."}
+    name = (file.name or "file").rpartition(".")[0] or "file"
+    return {"document": {"name": name, "format": _DOCUMENTS[file.media_type], "source": {"bytes": file.data}}}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from usechat.cli import options as read
-from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer
+from usechat.targets import CommonOptions, OptionGroup, TargetAgent
 
 __all__ = ["A2aTarget", "AgUiTarget", "RemoteAgentOptions"]
 
@@ -45,9 +45,9 @@ class _RemoteAgent(ABC):
             " repeatable")  # fmt: skip
         add("--insecure", action="store_true", help="accept every TLS certificate of the agent")
 
-    def open(self, target: str, options: RemoteAgentOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+    def open(self, target: str, options: RemoteAgentOptions, common: CommonOptions) -> TargetAgent:  # noqa: ARG002
         """Return a source that sends each turn to the agent."""
-        return ServedAnswer(
+        return TargetAgent(
             self._endpoint()(
                 target,
                 headers=read.upstream_headers(options.header, options.upstream_token),

@@ -1,0 +1,102 @@
+"""Agents of the OpenAI Agents SDK as people write them: handoffs, MCP servers, sessions, approvals in a long chat."""
+
+import sys
+from typing import Any
+
+import pytest
+from agents import Agent, ModelSettings, SQLiteSession, function_tool, set_tracing_disabled
+from agents.mcp import MCPServerStdio
+from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
+from agents.models.openai_responses import OpenAIResponsesModel
+from openai import AsyncOpenAI
+
+from usechat.adapters.openai_agents import OpenAIAgentsSource
+from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
+
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("weather")
+
+@server.tool()
+def weather(city: str) -> str:
+    return f"sunny in {city}"
+
+server.run()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _without_tracing() -> None:
+    set_tracing_disabled(True)
+
+
+def chat_model(model: ScriptedModel, kind: Any = OpenAIChatCompletionsModel) -> Any:
+    return kind("gpt-4o", AsyncOpenAI(base_url=model.openai_url, api_key="none"))
+
+
+def parts_named(answer: Any, kind: str) -> list[Any]:
+    return [part for part in answer.message.parts if part["type"] == kind]
+
+
+@pytest.mark.parametrize("kind", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
+@pytest.mark.parametrize("approve", [True, False])
+def test_an_approval_after_an_answered_turn_continues_the_run(kind: Any, approve: bool) -> None:
+    paths = []
+
+    @function_tool(needs_approval=True)
+    def delete(path: str) -> str:
+        paths.append(path)
+        return "gone"
+
+    with ScriptedModel(["Hello.", ModelAnswer(calls=[ModelCall("delete", {"path": "a"})]), "Done."]) as model:
+        agent = Agent(name="clerk", model=chat_model(model, kind), tools=[delete])
+        with AgentClient(agent, headers={"x-ai-sdk": "7"}, approve=approve) as client:
+            client.ask("Hi")
+            assert client.ask("Delete a.").text == "Done."
+        assert model.refusals == []
+    assert paths == (["a"] if approve else [])
+
+
+def test_the_next_message_goes_to_the_agent_that_took_over() -> None:
+    handoff = ModelAnswer(calls=[ModelCall("transfer_to_bob", {})])
+    with ScriptedModel([handoff, "I am Bob.", "Still Bob."]) as model:
+        bob = Agent(name="bob", instructions="You are Bob.", model=chat_model(model))
+        alice = Agent(name="alice", instructions="You are Alice.", model=chat_model(model), handoffs=[bob])
+        with AgentClient(alice, headers={"x-ai-sdk": "7"}) as client:
+            client.ask("Bob, please.")
+            answer = client.ask("Who is there?")
+        assert model.requests[-1]["messages"][0]["content"] == "You are Bob."
+    assert [part["data"] for part in parts_named(answer, "data-agent")] == [{"name": "bob"}]
+
+
+def test_mcp_servers_are_connected_and_their_results_are_texts() -> None:
+    call = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
+    server = MCPServerStdio({"command": sys.executable, "args": ["-c", SERVER]}, client_session_timeout_seconds=60)
+    with ScriptedModel([call, "Sunny."]) as model:
+        agent = Agent(name="clerk", model=chat_model(model), mcp_servers=[server])
+        with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+            answer = client.ask("Weather?")
+    assert [tool.output for tool in answer.tools] == ["sunny in Paris"]
+    assert server.session is None  # it was closed with the app
+
+
+def test_a_session_holds_the_history_alone() -> None:
+    with ScriptedModel(["One.", "Two.", "Three."]) as model:
+        agent = Agent(name="clerk", model=chat_model(model, OpenAIResponsesModel))
+        with AgentClient(OpenAIAgentsSource(agent, options={"session": SQLiteSession("s1")})) as client:
+            for text in ("a", "b", "c"):
+                client.ask(text)
+        assert [item["role"] for item in model.requests[-1]["input"]] == ["user", "assistant"] * 2 + ["user"]
+
+
+def test_encrypted_reasoning_is_sent_back_with_its_text() -> None:
+    with ScriptedModel([ModelAnswer(text="One.", reasoning="Hm."), "Two."]) as model:
+        settings = ModelSettings(response_include=["reasoning.encrypted_content"], store=False)
+        agent = Agent(name="clerk", model=chat_model(model, OpenAIResponsesModel), model_settings=settings)
+        with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+            client.ask("a")
+            assert client.ask("b").text == "Two."
+        assert model.refusals == []
+        kinds = [item.get("type", "message") for item in model.requests[-1]["input"]]
+    assert kinds == ["message", "reasoning", "message", "message"]
