@@ -31,8 +31,8 @@ def chunk(text: str, turn_id: str = "t1") -> Frame:
 
 
 def tool(status: str, call_id: str = "c1", turn_id: str = "t1", **more: Any) -> Frame:
-    known = {"turnId": turn_id, "callId": call_id, "toolName": "calculator", "status": status}
-    return {"type": "message.part.tool-update", **known, **more}
+    fields = {"turnId": turn_id, "callId": call_id, "toolName": "calculator", "status": status}
+    return {"type": "message.part.tool-update", **fields, **more}
 
 
 def finalize(reason: str = "end_turn", turn_id: str | None = "t1", **more: Any) -> Frame:
@@ -90,8 +90,8 @@ def fed(frames: Iterable[Frame], to: SessionAdapter | None = None, unknown: list
 def chunks_of(parts: Iterable[p.Part]) -> list[Chunk]:
     """Return what goes to the page, without steps."""
     stream = MessageStream(message_id="m1", sdk="7")
-    found = [chunk for part in parts for chunk in stream.send(part)]
-    return [chunk for chunk in found if not isinstance(chunk, StartStepChunk | FinishStepChunk)]
+    chunks = [chunk for part in parts for chunk in stream.send(part)]
+    return [chunk for chunk in chunks if not isinstance(chunk, StartStepChunk | FinishStepChunk)]
 
 
 def row(frames: Iterable[Frame], after: Iterable[Frame] = ()) -> list[Chunk]:

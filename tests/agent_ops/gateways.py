@@ -22,7 +22,7 @@ from usechat.agent_ops.access.roles import Role
 from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.runs.memory import MemoryRuns
-from usechat.server.settings import Settings, cancel_after
+from usechat.runs.settings import Settings, cancel_after
 
 __all__ = ["PATIENCE", "Gateway", "Upstream", "eventually", "gateway", "upstream"]
 
@@ -32,7 +32,7 @@ PEOPLE: Final = ("olivia", "carl", "vera", "stranger")
 
 
 class Upstream:
-    """Session servers, each in its dialect, in a thread of their own."""
+    """Session servers, each in its dialect, in a separate thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -142,7 +142,7 @@ class Variant(NamedTuple):
     release: Release = "early"
     options: Mapping[str, Any] = {}
     settings: Settings = SESSION_SETTINGS
-    kept: bool = False
+    has_store: bool = False
 
 
 VARIANTS: Final = {
@@ -151,7 +151,9 @@ VARIANTS: Final = {
     "both": Variant("both"),
     "later": Variant(release="later"),
     "impatient": Variant(options={"idle_timeout": 0.3}),
-    "kept": Variant(kept=True, settings=msgspec.structs.replace(SESSION_SETTINGS, disconnect=cancel_after(PATIENCE))),
+    "kept": Variant(
+        has_store=True, settings=msgspec.structs.replace(SESSION_SETTINGS, disconnect=cancel_after(PATIENCE))
+    ),
     "approval": Variant(options={"questions": "approval"}),
 }
 
@@ -189,7 +191,7 @@ def _app(address: str, variant: Variant, url: str) -> AgentOpsApp:
         AgentOpsChatTransport(address, **variant.options),
         access=access,
         authorize=access.bearer(),
-        runs=MemoryRuns() if variant.kept else None,
+        runs=MemoryRuns() if variant.has_store else None,
         settings=variant.settings,
         enabled=True,
     )

@@ -7,14 +7,14 @@ from typing import Any
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.protocol.request import ChatRequest
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
 from usechat.turn import Identity, TurnContext
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 
-class Counted(Unobserved):
+class Counted(Observer):
     """Counts what a source tells beside its answer."""
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Counted(Unobserved):
         self.unknown.append(kind)
 
 
-class Asked:
-    """A turn that is being driven, and what was said so far."""
+class DrivenTurn:
+    """A turn that a transport drives, and its parts so far."""
 
     def __init__(
         self,
@@ -51,23 +51,23 @@ class Asked:
     ) -> None:
         self.parts: list[p.Part] = []
         self.counted = Counted()
-        said: Any = [{"type": "text", "text": text}, *files]
-        self.turn = TurnContext(
-            request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": said}]),
+        parts: Any = [{"type": "text", "text": text}, *files]
+        self.context = TurnContext(
+            request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": parts}]),
             identity=None if user is None else Identity(user, token=user),
             path_params={} if session_id is None else {"session_id": session_id},
             query=query,
             observer=self.counted,
         )
-        self.turn.connect(self.parts.append)
-        self.task = asyncio.get_running_loop().create_task(transport.drive(self.turn))
+        self.context.connect(self.parts.append)
+        self.task = asyncio.get_running_loop().create_task(transport.drive(self.context))
 
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.parts if isinstance(part, p.Text))
 
     async def end(self) -> list[p.Part]:
-        """Wait for the end, and return all that was said but for the states of the agent."""
+        """Wait for the end, and return all parts except the states of the agent."""
         async with asyncio.timeout(PATIENCE):
             await self.task
         return [part for part in self.parts if not (isinstance(part, p.Data) and part.name == "agent-status")]

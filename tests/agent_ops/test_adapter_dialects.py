@@ -22,6 +22,8 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
+from usechat.agent_ops.adapter import SessionAdapter
+from usechat.agent_ops.prompt_tracker import PromptTracker
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "agent_ops"
 
@@ -74,8 +76,8 @@ def test_both_dialects_at_once_give_the_same_parts() -> None:
         finalize(finalText="ab"),
         updated("ab", tool_part("completed", args=ARGS, result=4), finish_part()),
     ]
-    said = [*BEGIN, p.Text("a"), p.Text("b"), START, CALL, p.ToolResult("c1", 4), p.Finish()]
-    assert fed(frames) == said
+    parts = [*BEGIN, p.Text("a"), p.Text("b"), START, CALL, p.ToolResult("c1", 4), p.Finish()]
+    assert fed(frames) == parts
 
 
 @pytest.mark.parametrize("frames", [[delta("a"), chunk("a")], [chunk("a"), delta("a")]], ids=["runner", "client"])
@@ -84,7 +86,7 @@ def test_the_dialect_that_writes_first_writes_all(frames: list[Frame]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "said"),
+    ("frames", "expected"),
     [
         pytest.param([tool("completed", args=ARGS, result=4)], [CALL, p.ToolResult("c1", 4)], id="first-completed"),
         pytest.param([tool("error")], [p.ToolCall("c1", "calculator", {}, dynamic=True),
@@ -105,11 +107,11 @@ def test_the_dialect_that_writes_first_writes_all(frames: list[Frame]) -> None:
         ),
     ],
 )  # fmt: skip
-def test_tools_may_skip_states(frames: list[Frame], said: list[p.Part]) -> None:
-    assert fed([CREATE, *frames])[2:] == said
+def test_tools_may_skip_states(frames: list[Frame], expected: list[p.Part]) -> None:
+    assert fed([CREATE, *frames])[2:] == expected
     parts = [{key: value for key, value in frame.items() if key not in ("type", "turnId")} for frame in frames]
     rewritten = [updated("", {"type": "tool-call", **part}) for part in parts]
-    assert fed([*CLIENT_BEGIN, *rewritten])[2:] == said
+    assert fed([*CLIENT_BEGIN, *rewritten])[2:] == expected
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,8 @@ def test_tools_may_skip_states(frames: list[Frame], said: list[p.Part]) -> None:
     ],
 )
 def test_the_final_text_fills_gaps(streamed: list[str], final: str | None, missing: str) -> None:
-    said = [p.Text(text) for text in (*streamed, missing) if text]
-    ending = [*said, p.Finish()]
+    texts = [p.Text(text) for text in (*streamed, missing) if text]
+    ending = [*texts, p.Finish()]
     assert fed([CREATE, *map(delta, streamed), finalize(finalText=final)])[2:] == ending
     assert fed([*CLIENT_BEGIN, *map(chunk, streamed), updated(final or "", finish_part())])[2:] == ending
 
@@ -145,8 +147,8 @@ def test_the_final_text_fills_gaps(streamed: list[str], final: str | None, missi
 )
 def test_the_final_text_may_be_that_behind_the_last_tool(before: str, behind: str, final: str, missing: str) -> None:
     frames = [CREATE, delta(before), tool("completed", args=ARGS, result=4), delta(behind), finalize(finalText=final)]
-    said = [part.text for part in fed(frames)[2:] if isinstance(part, p.Text)]
-    assert said == [text for text in (before, behind, missing) if text]
+    texts = [part.text for part in fed(frames)[2:] if isinstance(part, p.Text)]
+    assert texts == [text for text in (before, behind, missing) if text]
 
 
 def test_a_whole_message_fills_the_gap_before_a_tool() -> None:
@@ -159,8 +161,8 @@ def test_text_parts_that_repeat_the_whole_text_are_read_once() -> None:
     repeated = [*texts, {"type": "text", "text": "Look: it is 4"}, finish_part()]
     segments = [*texts, {"type": "text", "text": "it is 4"}, finish_part()]
     for parts in (repeated, segments):
-        said = fed([*CLIENT_BEGIN, updated("", *parts)])[2:]
-        assert [part.text for part in said if isinstance(part, p.Text)] == ["Look: it is 4"]
+        output = fed([*CLIENT_BEGIN, updated("", *parts)])[2:]
+        assert [part.text for part in output if isinstance(part, p.Text)] == ["Look: it is 4"]
 
 
 def test_a_failure_in_the_client_dialect_keeps_its_text() -> None:
@@ -172,3 +174,28 @@ def test_messages_whose_parts_are_no_list_are_passed_over() -> None:
     screenshot = {"type": "message", "data": {"id": "m3", "role": "assistant", "content": "", "parts": {"type": "x"}}}
     transcript = {"type": "message.updated", "data": {"id": "m3", "parts": [{"type": "audio", "transcript": "Hi"}]}}
     assert fed([user_says(), screenshot, transcript, message(), updated("", {"type": "tool-call"})]) == BEGIN
+
+
+IMAGE = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+
+
+def test_an_image_of_the_assistants_message_is_a_file_once() -> None:
+    speech = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav", "transcript": "Hi"}
+    frames = [message(), chunk("Look: "), updated("Look: ", IMAGE), updated("Look: ", IMAGE, speech, finish_part())]
+    assert fed([user_says(), *frames])[2:] == [
+        p.Text("Look: "),
+        p.File("data:image/png;base64,iVBORw0KGgo=", "image/png"),
+        p.File("data:audio/wav;base64,UklGRg==", "audio/wav"),
+        p.Finish(),
+    ]
+
+
+@pytest.mark.parametrize("part", [{"type": "image"}, {**IMAGE, "data": 7}, {**IMAGE, "type": "screenshot"}])
+def test_an_image_that_cannot_be_read_is_left_out(part: dict[str, object]) -> None:
+    assert fed([user_says(), message(), updated("", part, finish_part())])[2:] == [p.Finish()]
+
+
+def test_an_image_that_the_page_has_is_not_sent_again() -> None:
+    shown = {"parts": [{"type": "file", "url": "data:image/png;base64,iVBORw0KGgo=", "mediaType": "image/png"}]}
+    to = SessionAdapter(PromptTracker.attached("t1"), shown=shown)
+    assert fed([updated("", IMAGE, finish_part())], to) == [p.Finish()]

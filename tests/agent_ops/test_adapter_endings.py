@@ -136,13 +136,13 @@ def test_a_runner_that_disconnects_in_mid_turn_is_no_good_end(frames: list[Frame
         pytest.param([chunk("lo"), IDLE], p.Finish(), id="the-turn-went-on"),
     ],
 )
-@pytest.mark.parametrize("known", ["Hel", "Hell"])
-def test_a_continued_turn_whose_runner_is_gone_has_no_good_end(frames: list[Frame], ending: p.Part, known: str) -> None:
-    """Valet keeps ``runnerBusy`` true while it waits for the runner. ``known`` is the text when the socket opens."""
-    shown = {"id": "t1", "role": "assistant", "parts": [{"type": "text", "text": "Hel"}]}
-    to = SessionAdapter(PromptTracker.attached("t1"), shown=shown)
+@pytest.mark.parametrize("text", ["Hel", "Hell"])
+def test_a_continued_turn_whose_runner_is_gone_has_no_good_end(frames: list[Frame], ending: p.Part, text: str) -> None:
+    """Valet keeps ``runnerBusy`` true while it waits for the runner. ``text`` is the text when the socket opens."""
+    message = {"id": "t1", "role": "assistant", "parts": [{"type": "text", "text": "Hel"}]}
+    to = SessionAdapter(PromptTracker.attached("t1"), shown=message)
     state = {"runnerConnected": False, "runnerBusy": True}
-    init = {"type": "init", "session": {"messages": [updated(known)["data"]]}, "data": state}
+    init = {"type": "init", "session": {"messages": [updated(text)["data"]]}, "data": state}
     fed([init, status(runnerConnected=True), *frames], to)
     assert (to.ended, list(to.close())) == (False, [ending])
 
@@ -154,7 +154,7 @@ def test_a_turn_that_had_ended_is_complete_though_its_runner_disconnects() -> No
 
 
 @pytest.mark.parametrize(
-    ("late", "said"),
+    ("late", "parts"),
     [
         pytest.param([tool("completed", result=4)], [p.ToolResult("c1", 4), p.Finish()], id="the-tool-ends"),
         pytest.param([updated("", tool_part("completed", result=4), finish_part())],
@@ -165,11 +165,11 @@ def test_a_turn_that_had_ended_is_complete_though_its_runner_disconnects() -> No
         pytest.param([delta("x"), finalize("error")], [p.Text("x")], id="nothing-else-ends-it"),
     ],
 )  # fmt: skip
-def test_late_updates_behind_the_finish_are_waited_for(late: list[Frame], said: list[p.Part]) -> None:
+def test_late_updates_behind_the_finish_are_waited_for(late: list[Frame], parts: list[p.Part]) -> None:
     to = adapter()
     assert fed([CREATE, tool("running", args=ARGS), finalize()], to) == [*BEGIN, CALL]
     assert to.settling
-    assert fed(late, to) == said
+    assert fed(late, to) == parts
 
 
 def test_tools_that_stay_open_are_settled() -> None:
@@ -180,7 +180,7 @@ def test_tools_that_stay_open_are_settled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "error", "said"),
+    ("frames", "error", "parts"),
     [
         pytest.param([], None, [p.Error(INTERRUPTED)], id="before-anything"),
         pytest.param(OUTPUT, None, [p.Error(INTERRUPTED)], id="in-the-middle"),
@@ -189,10 +189,10 @@ def test_tools_that_stay_open_are_settled() -> None:
         pytest.param([CREATE, tool("running", args=ARGS), finalize()], None, [UNSETTLED_CALL, p.Finish()], id="late"),
     ],
 )
-def test_a_socket_that_closes(frames: list[Frame], error: Exception | None, said: list[p.Part]) -> None:
+def test_a_socket_that_closes(frames: list[Frame], error: Exception | None, parts: list[p.Part]) -> None:
     to = adapter()
     fed(frames, to)
-    assert list(to.close(error)) == said
+    assert list(to.close(error)) == parts
 
 
 @pytest.mark.parametrize("text", ["Deploy?", "", None])

@@ -1,4 +1,4 @@
-"""Whatever comes over the socket, in whatever order: nothing breaks, nothing is said twice, and there is one end."""
+"""Any frames in any order: nothing breaks, nothing is yielded twice, and there is one end."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ args = st.sampled_from([None, {}, {"a": 1}])
 texts = st.sampled_from(["", "a", "ab", "\ud83d"])
 junk: st.SearchStrategy[Any] = st.one_of(st.none(), st.integers(), texts, st.lists(texts, max_size=1), st.just({}))
 
-tool_parts = st.builds(lambda state, call, given: tool_part(state, call, args=given), statuses, calls, args)
+tool_parts = st.builds(lambda state, call, value: tool_part(state, call, args=value), statuses, calls, args)
 states = st.sampled_from(
     [
         status(runnerBusy=False),
@@ -52,7 +52,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(lambda turn: {**CREATE, "turnId": turn}, turns),
     st.builds(delta, texts, turns),
     st.builds(chunk, texts, turns),
-    st.builds(lambda state, call, turn, given: tool(state, call, turn, args=given), statuses, calls, turns, args),
+    st.builds(lambda state, call, turn, value: tool(state, call, turn, args=value), statuses, calls, turns, args),
     st.builds(lambda reason, turn, text: finalize(reason, turn, finalText=text),
               st.sampled_from(["end_turn", "error", "canceled", "other"]), turns | st.none(), texts | st.none()),
     st.just(COMPLETE),
@@ -71,21 +71,21 @@ mangled = st.builds(lambda frame, key, value: {**frame, key: value}, frames, key
 
 
 @given(st.lists(frames | mangled, max_size=30), st.sampled_from(["data", "approval"]))
-def test_any_frames_give_one_message_with_one_end(sent: list[Frame], questions: Any) -> None:
+def test_any_frames_give_one_message_with_one_end(inputs: list[Frame], questions: Any) -> None:
     to = adapter(questions=questions)
-    said = [*fed(sent, to), *to.close()]
-    endings = [part for part in said if isinstance(part, p.Finish | p.Error | p.Abort)]
-    assert endings == said[-1:]
-    assert sum(isinstance(part, p.Start) for part in said) <= 1
-    outcomes = [part.tool_call_id for part in said if isinstance(part, p.ToolResult | p.ToolError)]
+    parts = [*fed(inputs, to), *to.close()]
+    endings = [part for part in parts if isinstance(part, p.Finish | p.Error | p.Abort)]
+    assert endings == parts[-1:]
+    assert sum(isinstance(part, p.Start) for part in parts) <= 1
+    outcomes = [part.tool_call_id for part in parts if isinstance(part, p.ToolResult | p.ToolError)]
     assert len(outcomes) == len(set(outcomes))
-    assert isinstance(chunks_of(said)[-1], FinishChunk | ErrorChunk | AbortChunk)
+    assert isinstance(chunks_of(parts)[-1], FinishChunk | ErrorChunk | AbortChunk)
 
 
 @given(st.lists(frames, max_size=30))
-def test_nobody_elses_turn_is_told(sent: list[Frame]) -> None:
+def test_nobody_elses_turn_is_told(inputs: list[Frame]) -> None:
     # A bare stream of the runner, in which nobody's message is told, cannot be told apart.
     ours = ("t1", PROMPT, "message.create")
-    others = [frame for frame in sent if not any(word in str(frame) for word in ours)]
-    told = fed([*others, user_says("theirs", "u3"), message("t2"), chunk("theirs", "t2")])
-    assert not any(isinstance(part, p.Text | p.ToolCall | p.Start | p.Data) for part in told)
+    others = [frame for frame in inputs if not any(word in str(frame) for word in ours)]
+    parts = fed([*others, user_says("theirs", "u3"), message("t2"), chunk("theirs", "t2")])
+    assert not any(isinstance(part, p.Text | p.ToolCall | p.Start | p.Data) for part in parts)

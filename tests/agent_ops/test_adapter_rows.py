@@ -3,6 +3,8 @@
 A failed tool is a failure of that tool, not of the turn: clients stop reading at an ``error``.
 """
 
+import pytest
+
 from tests.agent_ops.frames import (
     ARGS,
     CREATE,
@@ -33,6 +35,8 @@ from usechat.protocol.chunks import (
     ToolOutputAvailableChunk,
     ToolOutputErrorChunk,
 )
+
+pytestmark = pytest.mark.quick
 
 FINISH = FinishChunk("stop")
 PENDING = ToolInputStartChunk("c1", "calculator", dynamic=True)
@@ -129,8 +133,10 @@ def test_full_turn_lifecycle() -> None:
 
 def test_multiple_tool_calls_in_single_turn() -> None:
     frames = [tool("running", call_id, args={"n": call_id}) for call_id in ("c1", "c2")]
-    called = [chunk.tool_call_id for chunk in row(frames, after=[CREATE]) if isinstance(chunk, ToolInputAvailableChunk)]
-    assert called == ["c1", "c2"]
+    call_ids = [
+        chunk.tool_call_id for chunk in row(frames, after=[CREATE]) if isinstance(chunk, ToolInputAvailableChunk)
+    ]
+    assert call_ids == ["c1", "c2"]
 
 
 def test_concurrent_text_and_tool_updates() -> None:
@@ -149,9 +155,9 @@ def test_concurrent_text_and_tool_updates() -> None:
 
 
 def test_agent_status_to_data_agent_status() -> None:
-    told = {"type": "agentStatus", "status": "tool_calling", "detail": "calculator"}
+    frame = {"type": "agentStatus", "status": "tool_calling", "detail": "calculator"}
     data = {"status": "tool_calling", "detail": "calculator"}
-    assert row([told], after=[CREATE]) == [DataChunk("data-agent-status", data, transient=True)]
+    assert row([frame], after=[CREATE]) == [DataChunk("data-agent-status", data, transient=True)]
     assert row([IDLE], after=[CREATE]) == [DataChunk("data-agent-status", {"status": "idle"}, transient=True)]
 
 
@@ -171,6 +177,6 @@ def test_skipped_events() -> None:
     ]
     unknown: list[str] = []
     to = adapter()
-    begun = fed([CREATE], to)
-    assert chunks_of([*begun, *fed(skipped, to, unknown)]) == chunks_of(begun)
+    start = fed([CREATE], to)
+    assert chunks_of([*start, *fed(skipped, to, unknown)]) == chunks_of(start)
     assert unknown == []

@@ -33,11 +33,11 @@ class Access:
 
     def __init__(self, standing: Membership | None = COLLABORATOR) -> None:
         self.standing = standing
-        self.asked: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
         self.closed = False
 
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
-        self.asked.append((identity.subject, session_id))
+        self.calls.append((identity.subject, session_id))
         return self.standing
 
     async def check(self) -> None:
@@ -79,9 +79,9 @@ class Gateway:
         self.streams = Streams()
         self.app: Any = self.serve(self.agent.answer, runs=runs, enabled=enabled)
 
-    def serve(self, answer: Any, *, runs: RunStore | None, enabled: bool = True) -> AgentOpsApp:
+    def serve(self, agent: Any, *, runs: RunStore | None, enabled: bool = True) -> AgentOpsApp:
         return AgentOpsApp(
-            answer, access=self.access, authorize=by_header, runs=runs, enabled=enabled, observer=self.streams
+            agent, access=self.access, authorize=by_header, runs=runs, enabled=enabled, observer=self.streams
         )
 
     async def ask(self, method: str, path: str, user: str | None = "carl", content: Any = None) -> httpx2.Response:
@@ -130,7 +130,7 @@ def _no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_collaborator_is_answered() -> None:
     gateway = Gateway()
     assert text_of(await gateway.send()) == "s1: hi"
-    assert gateway.access.asked == [("carl", "s1")]
+    assert gateway.access.calls == [("carl", "s1")]
 
 
 async def test_every_frame_is_named() -> None:
@@ -154,7 +154,7 @@ async def test_every_frame_is_named() -> None:
 async def test_who_asks_is_asked_first_then_whether_they_may_and_then_for_what() -> None:
     gateway = Gateway(standing=None)
     nobody = await gateway.ask("POST", "/api/sessions/s1/chat", None, b"not json")
-    assert (nobody.status_code, nobody.text, gateway.access.asked) == (401, "The request carries no bearer token.", [])
+    assert (nobody.status_code, nobody.text, gateway.access.calls) == (401, "The request carries no bearer token.", [])
     assert nobody.headers["www-authenticate"] == "Bearer"
     stranger = await gateway.ask("POST", "/api/sessions/s1/chat", "carl", b"not json")
     assert (stranger.status_code, stranger.text) == (404, "No such session.")
@@ -169,7 +169,7 @@ async def test_who_asks_is_asked_first_then_whether_they_may_and_then_for_what()
 async def test_what_cannot_be_the_id_of_a_session_is_none(session_id: str) -> None:
     gateway = Gateway()
     assert (await gateway.send(session_id=session_id)).status_code == 404
-    assert (gateway.access.asked, gateway.agent.turns) == ([], [])
+    assert (gateway.access.calls, gateway.agent.turns) == ([], [])
 
 
 async def test_concurrent_requests_of_one_chat_stand_beside_each_other() -> None:
@@ -246,14 +246,14 @@ async def test_runs_are_nothing_to_those_who_may_not_use_the_session(path: str, 
 
 
 @pytest.mark.parametrize(
-    ("said", "enabled", "status"),
+    ("switch", "enabled", "status"),
     [(None, False, 404), ("false", False, 404), ("true", False, 200), (None, True, 200), ("false", True, 404)],
 )
 async def test_the_switch_decides_whether_the_route_is_there(
-    monkeypatch: pytest.MonkeyPatch, said: str | None, enabled: bool, status: int
+    monkeypatch: pytest.MonkeyPatch, switch: str | None, enabled: bool, status: int
 ) -> None:
-    if said is not None:
-        monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", said)
+    if switch is not None:
+        monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", switch)
     gateway = Gateway(enabled=enabled)
     gateway.app = Starlette(routes=[Mount("/", gateway.app)])
     assert (await gateway.send()).status_code == status
@@ -261,14 +261,14 @@ async def test_the_switch_decides_whether_the_route_is_there(
 
 
 async def test_what_goes_wrong_here_is_not_for_strangers(caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(_turn: Turn) -> str:
+    async def agent(_turn: Turn) -> str:
         raise LookupError("the secret is 42")
 
     gateway = Gateway()
-    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True)
-    answered = await gateway.send()
-    assert 'event: error\ndata: {"type":"error","errorText":"An error occurred. Reference: ' in answered.text
-    assert "secret" not in answered.text
+    gateway.app = AgentOpsApp(agent, access=gateway.access, authorize=by_header, enabled=True)
+    response = await gateway.send()
+    assert 'event: error\ndata: {"type":"error","errorText":"An error occurred. Reference: ' in response.text
+    assert "secret" not in response.text
     assert "the secret is 42" in caplog.text
 
 
@@ -280,12 +280,12 @@ async def test_the_app_tells_whether_it_is_well_and_closes_its_access_rule() -> 
 
 
 async def test_an_ending_that_cannot_be_written_is_named_as_well() -> None:
-    def answer(_turn: Turn) -> str:
+    def agent(_turn: Turn) -> str:
         raise ValueError("broken")
 
     gateway = Gateway()
     settings = msgspec.structs.replace(SESSION_SETTINGS, on_error=lambda _error: None)  # not a text
-    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True, settings=settings)
+    gateway.app = AgentOpsApp(agent, access=gateway.access, authorize=by_header, enabled=True, settings=settings)
     frames = [frame for frame in (await gateway.send()).text.split("\n\n") if not frame.startswith(":")]
     assert [frame.split("\n")[0] for frame in frames] == ["event: error", "event: message-finish", "data: [DONE]", ""]
 
@@ -305,33 +305,33 @@ async def test_a_stream_that_is_disconnected_behind_middleware_is_told_so_by_nam
 
 async def test_the_request_of_the_rfc_is_answered_and_its_history_ignored() -> None:
     gateway = Gateway()
-    said = [("user", "Hello"), ("assistant", "Hi there!"), ("user", "What's 2+2?")]
-    body = {"messages": [{"role": role, "content": text} for role, text in said]}
+    turns = [("user", "Hello"), ("assistant", "Hi there!"), ("user", "What's 2+2?")]
+    body = {"messages": [{"role": role, "content": text} for role, text in turns]}
     assert text_of(await gateway.ask("POST", "/api/sessions/s1/chat", content=body)) == "s1: What's 2+2?"
 
 
 async def test_the_id_of_the_turn_is_that_of_the_message_wherever_it_is_told() -> None:
-    begun, release = asyncio.Event(), asyncio.Event()
+    has_started, release = asyncio.Event(), asyncio.Event()
 
-    async def answer(_turn: Turn) -> AsyncIterator[Start | str]:
+    async def agent(_turn: Turn) -> AsyncIterator[Start | str]:
         yield Start("turn-1")
         yield "Hi"
-        begun.set()
+        has_started.set()
         await release.wait()
 
     gateway = Gateway()
-    gateway.app = gateway.serve(answer, runs=MemoryRuns())
-    asked = [asyncio.ensure_future(gateway.send())]
-    await begun.wait()
+    gateway.app = gateway.serve(agent, runs=MemoryRuns())
+    requests = [asyncio.ensure_future(gateway.send())]
+    await has_started.wait()
     state = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
     resuming = [f"/api/sessions/s1/chat/c1/stream{query}" for query in ("", "?sdk=5", "?sdk=7")]
-    asked += [asyncio.ensure_future(gateway.ask("GET", path)) for path in resuming]
+    requests += [asyncio.ensure_future(gateway.ask("GET", path)) for path in resuming]
     await gateway.until_streams(4)
     release.set()
     started = 'data: {"type":"start","messageId":"turn-1"'
-    assert [started in answered.text for answered in await asyncio.gather(*asked)] == [True] * 4
+    assert [started in response.text for response in await asyncio.gather(*requests)] == [True] * 4
     after = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
-    assert [told.json()["messageId"] for told in (state, after)] == ["turn-1", "turn-1"]
+    assert [reply.json()["messageId"] for reply in (state, after)] == ["turn-1", "turn-1"]
 
 
 async def test_a_session_that_gets_too_many_requests_refuses_more_by_anyone() -> None:

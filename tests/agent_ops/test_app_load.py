@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent_ops.gateways import PATIENCE, Gateway, Upstream, eventually, gateway, upstream
 from tests.server.process import question
-from usechat.runs.manager import CANNOT_FOLLOW
+from usechat.runs.run import CANNOT_FOLLOW
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +64,16 @@ def test_a_client_that_does_not_read_a_flood_is_cut_off_and_the_agent_stopped(ga
 
 
 def test_a_client_that_reads_gets_the_whole_flood(gate: Gateway, behind: Upstream) -> None:
-    url, seen = gate.url("client", "flood"), [""]
+    url, last_event = gate.url("client", "flood"), [""]
 
     def noted(lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            seen[:] = [line] if line.startswith("event: ") else seen
+            last_event[:] = [line] if line.startswith("event: ") else last_event
             yield line
 
     with httpx2.stream("POST", url, headers=gate.headers(), json=question("hang"), timeout=PATIENCE) as answer:
         came = behind.speak_in_step(gate.sessions["client"]["flood"], noted(answer.iter_lines()), 5)
-    assert (came, seen) == (5 * 1024 * 1024, ["event: message-finish"])
+    assert (came, last_event) == (5 * 1024 * 1024, ["event: message-finish"])
 
 
 def open_sockets(gate: Gateway) -> float:

@@ -3,11 +3,11 @@
 import pytest
 
 from usechat.agent_ops.app import SESSION_SETTINGS, for_sessions, is_switched_on
-from usechat.server.settings import Settings, cancel_after
+from usechat.runs.settings import Settings, cancel_after
 
 
 @pytest.mark.parametrize(
-    ("said", "mounted", "named"),
+    ("switch", "mounted", "named"),
     [
         (None, False, True),
         ("true", True, True),
@@ -20,21 +20,21 @@ from usechat.server.settings import Settings, cancel_after
     ],
 )
 def test_the_switch_is_off_unless_it_is_on_and_naming_the_kind_is_consent(
-    said: str | None, mounted: bool, named: bool
+    switch: str | None, mounted: bool, named: bool
 ) -> None:
-    environment = {} if said is None else {"ENABLE_AI_SDK_ADAPTER": said}
+    environment = {} if switch is None else {"ENABLE_AI_SDK_ADAPTER": switch}
     assert is_switched_on(environment) is mounted
     assert is_switched_on(environment, consent=True) is named
 
 
 def test_without_a_store_a_page_that_goes_stops_its_run() -> None:
-    assert for_sessions(SESSION_SETTINGS, kept=False).disconnect == "cancel"
-    assert for_sessions(SESSION_SETTINGS, kept=True).disconnect is None
-    assert for_sessions(Settings(disconnect=cancel_after(60)), kept=True).disconnect == cancel_after(60)
+    assert for_sessions(SESSION_SETTINGS, has_store=False).disconnect == "cancel"
+    assert for_sessions(SESSION_SETTINGS, has_store=True).disconnect is None
+    assert for_sessions(Settings(disconnect=cancel_after(60)), has_store=True).disconnect == cancel_after(60)
 
 
 def test_no_setting_brings_the_409_back() -> None:
-    assert for_sessions(Settings(conflict="reject"), kept=True).conflict == "queue"
+    assert for_sessions(Settings(conflict="reject"), has_store=True).conflict == "queue"
 
 
 def test_frames_are_named_and_silence_is_the_connections_business() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from examples.agent_ops_session.server import serving
-from tests.agent_ops.talking import Asked
+from tests.agent_ops.talking import DrivenTurn
 from tests.agent_ops.test_transport_questions import Page
 from usechat.agent_ops import AgentOpsChatTransport, AuditLog
 from usechat.agent_ops.transport import NOT_RECORDED
@@ -18,17 +18,17 @@ from usechat.protocol.request import ChatRequest
 
 def entries(path: Path) -> list[dict[str, Any]]:
     """Return the entries without their times."""
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert all(entry.pop("time").endswith("+00:00") for entry in found)
-    return found
+    log = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(entry.pop("time").endswith("+00:00") for entry in log)
+    return log
 
 
 async def test_a_prompt_is_recorded_with_its_author_and_without_its_text(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     async with serving() as sessions:
         transport = AgentOpsChatTransport(sessions.url, audit=AuditLog(path))
-        await Asked(transport, "a secret").end()
-        await Asked(transport, "another", user="bob", session_id="s2").end()
+        await DrivenTurn(transport, "a secret").end()
+        await DrivenTurn(transport, "another", user="bob", session_id="s2").end()
     assert entries(path) == [
         {"event": "prompt", "subject": "ada", "session": "s1", "chat": "c1", "message": "u1"},
         {"event": "prompt", "subject": "bob", "session": "s2", "chat": "c1", "message": "u1"},
@@ -48,8 +48,8 @@ async def test_an_answer_to_a_question_is_recorded(tmp_path: Path, approved: boo
         await page.send()
         question = page.part("dynamic-tool")
         question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": approved}}
-        answered = ChatRequest(chat_id="c", messages=page.messages)
-        await Asked(transport, request=answered, user="carl").end()
+        request = ChatRequest(chat_id="c", messages=page.messages)
+        await DrivenTurn(transport, request=request, user="carl").end()
     [_, answer] = entries(path)
     about = {"session": "s1", "chat": "c", "approval": "question-3", "call": question["toolCallId"]}
     assert answer == {"event": event, "subject": "carl", **about}
@@ -62,8 +62,8 @@ async def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path, caplog: pytes
     path.unlink()
     path.parent.rmdir()
     async with serving() as sessions:
-        asked = Asked(AgentOpsChatTransport(sessions.url, audit=audit), "hello")
-        assert await asked.failure() == f"PublicError: {NOT_RECORDED}"
+        turn = DrivenTurn(AgentOpsChatTransport(sessions.url, audit=audit), "hello")
+        assert await turn.failure() == f"PublicError: {NOT_RECORDED}"
         assert sessions.connections == 0
     assert "audit.jsonl cannot be written: No such file or directory" in caplog.text
 

@@ -14,7 +14,7 @@ from websockets.http11 import Request, Response
 from examples.agent_ops_session.server import serving
 from tests.agent_ops.talking import PATIENCE, until
 from usechat.agent_ops import connection as client
-from usechat.agent_ops.connection import SessionSocket, session_url
+from usechat.agent_ops.connection import SessionSocket, SocketCounter, session_url
 from usechat.agent_ops.wire import Channel, prompt_command
 from usechat.errors import SessionClosed, SessionUnreachable
 
@@ -58,18 +58,18 @@ def test_prompts(text: str, files: list[Any], channel: Channel | None, command: 
 
 @pytest.mark.parametrize("subprotocol", [None, "agent-ops", "valet"])
 async def test_the_token_is_a_header_or_a_subprotocol(subprotocol: str | None) -> None:
-    seen: list[tuple[str | None, str | None]] = []
+    headers_seen: list[tuple[str | None, str | None]] = []
 
     async def handler(connection: ServerConnection) -> None:
         headers = connection.request.headers if connection.request is not None else {}
-        seen.append((headers.get("Authorization"), headers.get("Sec-WebSocket-Protocol")))
+        headers_seen.append((headers.get("Authorization"), headers.get("Sec-WebSocket-Protocol")))
 
     choose = {"select_subprotocol": lambda _connection, offered: offered[0] if offered else None}
     async with upstream(handler, **choose) as url:
         session = await SessionSocket.open(url, "s3cret", subprotocol=subprotocol)
         await session.close()
     expected = ("Bearer s3cret", None) if subprotocol is None else (None, f"{subprotocol}, bearer.s3cret")
-    assert seen == [expected]
+    assert headers_seen == [expected]
 
 
 @pytest.mark.parametrize("subprotocol", [None, "agent-ops"])
@@ -195,3 +195,18 @@ async def test_a_frame_that_is_too_large_ends_the_socket() -> None:
         with pytest.raises(SessionClosed):
             await session.receive()
         await session.close()
+
+
+async def test_what_a_session_has_shown_is_remembered_and_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "_REMEMBERED_SESSIONS", 2)
+    sockets = SocketCounter(1)
+    for session_id in ("s1", "s2", "s3"):
+        with sockets.reserve(session_id) as streams:
+            streams.note_echo()
+    echoes = {}
+    for session_id in ("s2", "s3", "s1"):
+        with sockets.reserve(session_id) as streams:
+            echoes[session_id] = streams.habits.echoes
+    assert echoes == {"s2": True, "s3": True, "s1": False}

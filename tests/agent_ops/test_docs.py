@@ -19,8 +19,7 @@ from usechat.agent_ops.adapter import INTERRUPTED, REMOVED, RUNNER_LOST, TOO_LAT
 from usechat.agent_ops.app import SESSION_SETTINGS, TOO_BUSY
 from usechat.agent_ops.transport import NOTHING, SILENT, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
 from usechat.agent_ops.turn_parts import TOOL_FAILED, TURN_FAILED, UNSETTLED
-from usechat.runs.manager import CANNOT_FOLLOW
-from usechat.runs.run import TOO_MUCH
+from usechat.runs.run import CANNOT_FOLLOW, TOO_MUCH
 from usechat.turn import Identity
 
 SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED, NOTHING, TOO_MANY, UNREACHABLE]
@@ -32,7 +31,7 @@ LIMITS = {
     "open_timeout": (10, "| 10 (`open_timeout`) |"),
 }
 
-PAGE = (Path(__file__).parents[2] / "docs" / "agent-ops.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "agent-ops-reference.md").read_text(encoding="utf-8")
 
 
 def code() -> str:
@@ -42,7 +41,7 @@ def code() -> str:
 def test_its_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code(), "docs/agent-ops.md", "exec"), names)
+    exec(compile(code(), "docs/agent-ops-reference.md", "exec"), names)
     access = names["MyAccess"]()
     assert may_prompt(asyncio.run(access.role_of(Identity("bob"), "s1")))
     assert not may_prompt(asyncio.run(access.role_of(Identity("eve"), "s1")))
@@ -55,7 +54,7 @@ async def test_its_app_answers_who_is_in_the_directory(tmp_path: Path, monkeypat
     async with serving() as sessions:
         address = "wss://agents.example.com/api/sessions/{id}/ws?role=client"
         assert code().count(address) == 1
-        exec(compile(code().replace(address, sessions.url), "docs/agent-ops.md", "exec"), names)
+        exec(compile(code().replace(address, sessions.url), "docs/agent-ops-reference.md", "exec"), names)
         changes = DirectoryChanges(names["directory"])
         await changes.migrate()
         await changes.add("s1", "alice", "interactive")
@@ -77,10 +76,10 @@ def test_its_sentences_are_those_of_the_code(text: str) -> None:
     assert text in PAGE
 
 
-@pytest.mark.parametrize(("name", "limit", "told"), [(name, *limit) for name, limit in LIMITS.items()])
-def test_its_limits_are_those_of_the_code(name: str, limit: int, told: str) -> None:
+@pytest.mark.parametrize(("name", "limit", "row"), [(name, *limit) for name, limit in LIMITS.items()])
+def test_its_limits_are_those_of_the_code(name: str, limit: int, row: str) -> None:
     assert inspect.signature(AgentOpsChatTransport).parameters[name].default == limit
-    assert told in PAGE
+    assert row in PAGE
 
 
 def test_its_limits_of_the_route_are_those_of_the_code() -> None:

@@ -68,8 +68,8 @@ async def test_prompts_wait_for_each_other_and_everybody_is_told(sessions: Sessi
         await say(ada, type="prompt", content="hang")
         await read(ada, "chunk")
         await say(bob, type="prompt", content="hello")
-        told = await read(ada, "status", promptQueued=True)
-        assert [frame["type"] for frame in told] == ["user.joined", "message", "status"] or told[-1]["data"] == {
+        frames = await read(ada, "status", promptQueued=True)
+        assert [frame["type"] for frame in frames] == ["user.joined", "message", "status"] or frames[-1]["data"] == {
             "promptQueued": True,
             "queuePosition": 1,
         }

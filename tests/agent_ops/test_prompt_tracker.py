@@ -25,6 +25,8 @@ from usechat import parts as p
 from usechat.agent_ops.adapter import REMOVED, UNCLEAR, WITHDRAWN
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 
+pytestmark = pytest.mark.quick
+
 OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
 OURS = [message(), chunk("ours")]
 SAID = [*BEGIN, p.Text("ours")]
@@ -189,23 +191,23 @@ def test_a_place_in_the_queue_right_behind_an_end_counts_the_prompt_that_has_end
 
 def test_without_an_init_a_place_in_the_queue_right_behind_an_end_says_nothing() -> None:
     frames = [OTHER, place(1), COMPLETE, user_says(), place(2), DEQUEUED, message("t0"), *RUNNER_TURN[1:], *OURS]
-    known = PromptTracker(PROMPT, reports_queued=True)
-    assert fed(frames, adapter(init=False, prompt=known)) == [p.Error(UNCLEAR)]
+    prompt = PromptTracker(PROMPT, reports_queued=True)
+    assert fed(frames, adapter(init=False, prompt=prompt)) == [p.Error(UNCLEAR)]
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "frames",
     [
         pytest.param([{**CREATE, "turnId": "t0"}], id="its-start"),
         pytest.param([delta("theirs", "t0")], id="its-output"),
         pytest.param([COMPLETE], id="the-end-of-the-one-before"),
     ],
 )
-def test_a_complete_behind_a_turn_that_neither_finished_nor_failed_is_an_abort(seen: list[Frame]) -> None:
+def test_a_complete_behind_a_turn_that_neither_finished_nor_failed_is_an_abort(frames: list[Frame]) -> None:
     """Without statuses nothing else says so. Which prompts of the queue are left is not known then."""
-    queued = [busy(1), *seen, user_says(), IDLE, COMPLETE]
+    queued = [busy(1), *frames, user_says(), IDLE, COMPLETE]
     assert fed([*queued, *THIRD_TURN]) == [p.Error(UNCLEAR)]
-    before_ours = [busy(2), *seen, IDLE, COMPLETE, user_says()]
+    before_ours = [busy(2), *frames, IDLE, COMPLETE, user_says()]
     assert fed([*before_ours, *RUNNER_TURN]) == [p.Error(UNCLEAR)]
 
 
@@ -249,8 +251,8 @@ def test_a_prompt_that_is_sent_past_the_queue_when_the_runner_is_back_is_not_our
     """A session that has a runner again may give it a new prompt before those that wait."""
     frames = [busy(), user_says(), QUEUED, lost, THIRD, *THIRD_TURN, *AGAIN]
     assert fed(frames) == [p.Error(UNCLEAR)]
-    known = PromptTracker(PROMPT, reports_queued=True)
-    assert fed([busy(), lost, user_says(), *OURS], adapter(prompt=known)) == SAID
+    prompt = PromptTracker(PROMPT, reports_queued=True)
+    assert fed([busy(), lost, user_says(), *OURS], adapter(prompt=prompt)) == SAID
 
 
 def test_a_runner_that_comes_back_ends_its_turn() -> None:
@@ -295,8 +297,8 @@ def test_without_an_init_a_turn_is_ours_where_something_else_says_so(frames: lis
 def test_without_an_init_a_turn_for_browsers_is_ours_if_the_upstream_is_known_to_report_queued_prompts(
     frames: list[Frame],
 ) -> None:
-    known = PromptTracker(PROMPT, reports_queued=True)
-    assert fed(frames, adapter(init=False, prompt=known)) == SAID
+    prompt = PromptTracker(PROMPT, reports_queued=True)
+    assert fed(frames, adapter(init=False, prompt=prompt)) == SAID
     to = adapter(init=False)
     assert fed(frames, to) == [p.Error(UNCLEAR)]
     assert not to.prompt.is_active
@@ -445,19 +447,19 @@ def test_the_author_does_not_count_where_the_upstream_has_other_names() -> None:
 
 
 def test_two_streams_never_follow_the_same_turn() -> None:
-    taken: set[str] = set()
+    claims: set[str] = set()
 
     def claim(name: str) -> bool:
-        return name not in taken and not taken.add(name)  # type: ignore[func-returns-value]
+        return name not in claims and not claims.add(name)  # type: ignore[func-returns-value]
 
     ada, bob = (adapter(prompt=PromptTracker(PROMPT, claim=claim)) for _ in range(2))
     frames = [user_says(), user_says(PROMPT, "u2"), QUEUED, *OURS, updated("ours", finish_part()), DEQUEUED]
     frames += [message("t2"), chunk("bob's", "t2")]
-    said: dict[str, list[p.Part]] = {"ada": [], "bob": []}
+    parts: dict[str, list[p.Part]] = {"ada": [], "bob": []}
     for frame in frames:
-        said["ada"] += ada.feed(frame)
-        said["bob"] += bob.feed(frame)
-    assert said == {"ada": [*SAID, p.Finish()], "bob": [p.Start("t2"), p.Text("", id="t2"), p.Text("bob's")]}
+        parts["ada"] += ada.feed(frame)
+        parts["bob"] += bob.feed(frame)
+    assert parts == {"ada": [*SAID, p.Finish()], "bob": [p.Start("t2"), p.Text("", id="t2"), p.Text("bob's")]}
 
 
 def test_a_turn_of_the_bare_runner_that_another_stream_follows_is_left_to_it() -> None:
@@ -489,22 +491,22 @@ def test_how_far_a_prompt_has_come(frames: list[Frame], phase: PromptPhase) -> N
 
 def test_what_the_agent_does_for_others_is_not_told() -> None:
     thinking = {"type": "agentStatus", "status": "thinking"}
-    asked = {"type": "question", "questionId": "q0", "text": "Theirs?"}
-    assert fed([busy(), thinking, user_says(), QUEUED, asked, thinking, IDLE]) == []
+    question = {"type": "question", "questionId": "q0", "text": "Theirs?"}
+    assert fed([busy(), thinking, user_says(), QUEUED, question, thinking, IDLE]) == []
 
 
 def test_what_the_agent_does_in_another_channel_is_not_told() -> None:
     elsewhere = {"channelType": "slack", "channelId": "7"}
-    asked = {"type": "question", "questionId": "q0", "text": "Theirs?", **elsewhere}
+    question = {"type": "question", "questionId": "q0", "text": "Theirs?", **elsewhere}
     failed = {"type": "error", "error": "Theirs", **elsewhere}
-    assert fed([CREATE, asked, failed, {**IDLE, **elsewhere}]) == BEGIN
+    assert fed([CREATE, question, failed, {**IDLE, **elsewhere}]) == BEGIN
     assert len(fed([CREATE, {**IDLE, "channelType": "web", "channelId": "default"}])) == 3
 
 
 def test_what_the_agent_does_for_us_before_it_speaks_is_told_when_the_message_has_its_id() -> None:
     thinking = {"type": "agentStatus", "status": "thinking"}
-    told = p.Data("agent-status", {"status": "thinking"}, transient=True)
-    assert fed([INIT, user_says(), thinking, message()]) == [*BEGIN, told]
+    state = p.Data("agent-status", {"status": "thinking"}, transient=True)
+    assert fed([INIT, user_says(), thinking, message()]) == [*BEGIN, state]
 
 
 def test_a_prompt_alone_in_the_queue_can_be_withdrawn() -> None:

@@ -62,8 +62,8 @@ def test_every_stream_gets_the_answer_to_its_own_prompt(wire: Wire, done: list[t
     session = WireSession(wire)
     perform_safely(session, done)
     session.run_to_end()
-    asked = sum(act[0] == "ask" for act in done)
-    assert len(session.all) == asked or not wire.init
+    count = sum(act[0] == "ask" for act in done)
+    assert len(session.all) == count or not wire.init
     for stream in session.all:
         answer = f"answer to {stream.prompt.text}"
         if stream.ending == p.Error(WITHDRAWN):

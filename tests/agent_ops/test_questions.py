@@ -46,8 +46,8 @@ SHOWN: dict[str, Any] = {
 
 def back(**options: Any) -> SessionAdapter:
     """The adapter of a request that answers."""
-    prompt, answered = PromptTracker.attached("t1"), frozenset({"q1"})
-    return SessionAdapter(prompt, questions="approval", answered=answered, shown=SHOWN, **options)
+    prompt, answer_ids = PromptTracker.attached("t1"), frozenset({"q1"})
+    return SessionAdapter(prompt, questions="approval", answered=answer_ids, shown=SHOWN, **options)
 
 
 @pytest.mark.parametrize(("frame", "payload"), [(QUESTION, PAYLOAD), (INTERACTIVE, {"prompt": PROMPT})])
@@ -90,7 +90,7 @@ def test_a_question_is_open_until_it_is_answered_or_expires(frame: Frame) -> Non
 
 
 @pytest.mark.parametrize(
-    ("answer", "told", "shown"),
+    ("answer", "value", "part"),
     [
         (ApprovalAnswer("q1", True), True, p.ToolResult("question-q1", {"answer": True})),
         (ApprovalAnswer("q1", True, "staging"), "staging", p.ToolResult("question-q1", {"answer": "staging"})),
@@ -98,9 +98,9 @@ def test_a_question_is_open_until_it_is_answered_or_expires(frame: Frame) -> Non
         (ApprovalAnswer("q1", False, "never"), False, p.ToolDenied("question-q1", "never")),
     ],
 )
-def test_what_a_person_answers(answer: ApprovalAnswer, told: object, shown: p.Part) -> None:
-    assert answer_command(answer) == {"type": "answer", "questionId": "q1", "answer": told}
-    assert list(parts_from_answer(answer)) == [shown]
+def test_what_a_person_answers(answer: ApprovalAnswer, value: object, part: p.Part) -> None:
+    assert answer_command(answer) == {"type": "answer", "questionId": "q1", "answer": value}
+    assert list(parts_from_answer(answer)) == [part]
 
 
 def asked_with(payload: object) -> dict[str, Any]:
@@ -111,13 +111,13 @@ def asked_with(payload: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("context", [None, {"invocationId": "i7"}, {"toolId": "deploy"}])
 def test_an_approval_of_a_tool_is_approved_or_denied_by_its_invocation(context: dict[str, str] | None) -> None:
-    shown = asked_with({"prompt": {**PROMPT, "context": context}})
+    message = asked_with({"prompt": {**PROMPT, "context": context}})
     invocation = {"invocationId": (context or {}).get("invocationId", "q1")}
     assert [
-        command_from_answer(shown, ApprovalAnswer("q1", True)),
-        command_from_answer(shown, ApprovalAnswer("q1", True, "go on")),
-        command_from_answer(shown, ApprovalAnswer("q1", False)),
-        command_from_answer(shown, ApprovalAnswer("q1", False, "not now")),
+        command_from_answer(message, ApprovalAnswer("q1", True)),
+        command_from_answer(message, ApprovalAnswer("q1", True, "go on")),
+        command_from_answer(message, ApprovalAnswer("q1", False)),
+        command_from_answer(message, ApprovalAnswer("q1", False, "not now")),
     ] == [
         {"type": "approve-action", **invocation},
         {"type": "approve-action", **invocation},
@@ -126,12 +126,40 @@ def test_an_approval_of_a_tool_is_approved_or_denied_by_its_invocation(context: 
     ]
 
 
+ACTIONS = [{"id": each} for each in ("approve", "allow_session", "allow_always", "deny")]
+
+
 @pytest.mark.parametrize(
-    "shown", [asked_with(PAYLOAD), asked_with({"prompt": {**PROMPT, "type": "question"}}), asked_with(7), SHOWN]
+    ("reason", "action"),
+    [
+        ("allow_session", {"actionId": "allow_session"}),
+        ("allow_always", {"actionId": "allow_always"}),
+        ("approve", {}),
+        ("allow_everything", {}),
+        (None, {}),
+    ],
 )
-def test_a_question_is_answered_with_an_answer(shown: dict[str, Any]) -> None:
+def test_an_action_of_the_upstream_is_chosen_by_its_id_and_the_plain_yes_is_once(
+    reason: str | None, action: dict[str, str]
+) -> None:
+    message = asked_with({"prompt": {**PROMPT, "actions": ACTIONS}})
+    command = {"type": "approve-action", "invocationId": "q1", **action}
+    assert command_from_answer(message, ApprovalAnswer("q1", True, reason)) == command
+
+
+@pytest.mark.parametrize("actions", [None, 7, [7], [{"label": "Always"}]])
+def test_actions_that_cannot_be_read_are_not_offered(actions: object) -> None:
+    message = asked_with({"prompt": {**PROMPT, "actions": actions}})
+    command = {"type": "approve-action", "invocationId": "q1"}
+    assert command_from_answer(message, ApprovalAnswer("q1", True, "allow_always")) == command
+
+
+@pytest.mark.parametrize(
+    "message", [asked_with(PAYLOAD), asked_with({"prompt": {**PROMPT, "type": "question"}}), asked_with(7), SHOWN]
+)
+def test_a_question_is_answered_with_an_answer(message: dict[str, Any]) -> None:
     answer = {"type": "answer", "questionId": "q1", "answer": "staging"}
-    assert command_from_answer(shown, ApprovalAnswer("q1", True, "staging")) == answer
+    assert command_from_answer(message, ApprovalAnswer("q1", True, "staging")) == answer
 
 
 @pytest.mark.parametrize(
@@ -169,5 +197,5 @@ def test_an_answer_that_comes_too_late(messages: Any) -> None:
 
 
 def test_another_question_of_the_same_turn_is_asked() -> None:
-    asked = fed([{**QUESTION, "questionId": "q2"}], back())
-    assert p.ApprovalRequest("q2", "question-q2", "Deploy?") in asked
+    parts = fed([{**QUESTION, "questionId": "q2"}], back())
+    assert p.ApprovalRequest("q2", "question-q2", "Deploy?") in parts

@@ -130,7 +130,7 @@ def test_what_does_not_go_is_one_sentence(sessions: Sessions, arguments: str, co
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("", "usechat sessions: the following arguments are required: COMMAND; see usechat sessions --help"),
+        ("", "usage: usechat sessions [options] COMMAND …"),
         ("grant s1 carl king", "usechat sessions grant: argument ROLE: invalid choice: 'king'"),
         ("add s1 olivia unheard-of", "usechat sessions add: argument KIND: invalid choice: 'unheard-of'"),
         ("token carl --days 0", "usechat sessions token: argument --days: '0' is not a whole number above 0;"),
@@ -171,7 +171,7 @@ def test_sessions_are_imported_from_a_file_with_their_participants(sessions: Ses
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "error"),
     [
         ("{", "line 4 is not a session: "),
         ('{"session": "s3", "owner": "alice"}', "line 4 is not a session: Object missing required field `kind`"),
@@ -188,9 +188,9 @@ def test_sessions_are_imported_from_a_file_with_their_participants(sessions: Ses
         ),
     ],
 )
-def test_a_file_with_one_bad_line_adds_nothing(sessions: Sessions, line: str, told: str) -> None:
+def test_a_file_with_one_bad_line_adds_nothing(sessions: Sessions, line: str, error: str) -> None:
     Path("sessions.jsonl").write_text(f"{LINES}{line}\n")
-    assert told in sessions("import", "sessions.jsonl")
+    assert error in sessions("import", "sessions.jsonl")
     assert sessions("list") == ""
 
 
@@ -214,8 +214,8 @@ def test_changes_are_recorded_with_who_made_them(sessions: Sessions, monkeypatch
     sessions("revoke", "s1", "bob")
     sessions("revoke", "s1", "bob")  # it fails: there is nothing to record
     sessions("token", "bob", "--days", "3")
-    found = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
-    assert [{key: value for key, value in entry.items() if key != "time"} for entry in found] == [
+    entries = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
+    assert [{key: value for key, value in entry.items() if key != "time"} for entry in entries] == [
         {"event": "add", "subject": "operator", "session": "s1", "owner": "alice", "kind": "interactive"},
         {"event": "grant", "subject": "operator", "session": "s1", "role": "viewer", "person": "bob"},
         {"event": "revoke", "subject": "operator", "session": "s1", "person": "bob"},
@@ -229,11 +229,11 @@ def test_an_import_is_recorded_with_the_roles_that_it_gives(
     monkeypatch.setattr("getpass.getuser", lambda: "operator")
     Path("sessions.jsonl").write_text(LINES)
     sessions("--audit-log", "audit.jsonl", "import", "sessions.jsonl")
-    found = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
+    entries = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
     done = {"event": "import", "subject": "operator", "file": "sessions.jsonl"}
     first = {"session": "s1", "owner": "alice", "kind": "interactive", "enabled": True}
     second = {"session": "s2", "owner": "carl", "kind": "workflow", "enabled": False}
-    assert [{key: value for key, value in entry.items() if key != "time"} for entry in found] == [
+    assert [{key: value for key, value in entry.items() if key != "time"} for entry in entries] == [
         {**done, **first, "participants": {"bob": "collaborator"}},
         {**done, **second, "participants": {}},
     ]
@@ -263,8 +263,8 @@ def test_a_change_whose_line_cannot_be_written_is_not_made(
     sessions("token", "bob")
     before = (sessions("list"), sessions("tokens"))
     lose_the_log_after_it_was_opened(monkeypatch)
-    told = sessions("--audit-log", "logs/audit.jsonl", *arguments.replace("DIGEST", before[1][:12]).split())
-    assert told == "usechat: the audit log logs/audit.jsonl cannot be written: No such file or directory\n"
+    output = sessions("--audit-log", "logs/audit.jsonl", *arguments.replace("DIGEST", before[1][:12]).split())
+    assert output == "usechat: the audit log logs/audit.jsonl cannot be written: No such file or directory\n"
     assert (sessions("list"), sessions("tokens")) == before
 
 
@@ -289,6 +289,6 @@ def lose_the_log_after_it_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_change_that_cannot_be_recorded_is_not_made(sessions: Sessions) -> None:
-    told = sessions("--audit-log", "missing/audit.jsonl", "add", "s1", "alice", "interactive")
-    assert "cannot be written" in told
+    output = sessions("--audit-log", "missing/audit.jsonl", "add", "s1", "alice", "interactive")
+    assert "cannot be written" in output
     assert sessions("list") == ""

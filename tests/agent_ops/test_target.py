@@ -60,7 +60,7 @@ async def test_a_lookup_asks_the_upstream_with_the_callers_token() -> None:
     async with upstream_api({"/api/sessions/interactive": (200, session)}) as api:
         plan = plan_with(access=f"lookup:{api.url}")
         assert (await ask(plan, "theirs")).status_code == 200
-        assert [asked.authorization for asked in api.asked] == ["Bearer theirs"]
+        assert [request.authorization for request in api.requests] == ["Bearer theirs"]
         assert (await ask(plan, "theirs", "another")).status_code == 404
         api.answers["/api/sessions/interactive"] = (401, {})
         assert (await ask(plan, "theirs")).status_code == 401
@@ -161,10 +161,10 @@ def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own
                     for _ in range(4):  # each asks whichever worker takes it
                         with (
                             httpx2.Client(headers=client.headers, timeout=PATIENCE) as other,
-                            other.stream("GET", f"{chat}/c1/stream") as seen,
+                            other.stream("GET", f"{chat}/c1/stream") as response,
                         ):
-                            assert seen.status_code == 200
-                            assert next(line for line in seen.iter_lines() if line.startswith("event: ")) == (
+                            assert response.status_code == 200
+                            assert next(line for line in response.iter_lines() if line.startswith("event: ")) == (
                                 "event: message-start"
                             )
                     assert client.post(f"{chat}/c1/stop").status_code == 204

@@ -33,7 +33,7 @@ async def test_a_directory_knows_its_own_tokens_besides_those_of_the_other_rules
     token, line = new_api_token("nightly")
     (tmp_path / "tokens.txt").write_text(line, encoding="utf-8")
     authorize, access = admission_by(f"directory:{sqlite(tmp_path)}", [ApiTokens(tmp_path / "tokens.txt")])
-    assert [await subject(authorize, known) for known in (own, token)] == ["carl", "nightly"]
+    assert [await subject(authorize, bearer) for bearer in (own, token)] == ["carl", "nightly"]
     for unknown in (None, "unheard-of", "é"):
         with pytest.raises(Unauthenticated):
             await subject(authorize, unknown)

@@ -1,4 +1,4 @@
-"""TLS to a real upstream: an authority of one's own, and a certificate for the client."""
+"""TLS to a real upstream: a private authority, and a certificate for the client."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from examples.agent_ops_session.server import serving
-from tests.agent_ops.talking import Asked
+from tests.agent_ops.talking import DrivenTurn
 from tests.certificate import write_certificate
 from tests.cli.common_options import COMMON
 from usechat import parts as p
@@ -40,11 +40,11 @@ def server_tls(certificate: Path, clients: Path | None = None) -> ssl.SSLContext
 async def outcome(tls: ssl.SSLContext, client: ssl.SSLContext | None) -> p.Part | str:
     """Return how a turn ends at an upstream with these settings."""
     async with serving(tls=tls) as sessions:
-        asked = Asked(AgentOpsChatTransport(sessions.url.replace("ws://", "wss://"), tls=client), "hello")
+        turn = DrivenTurn(AgentOpsChatTransport(sessions.url.replace("ws://", "wss://"), tls=client), "hello")
         try:
-            return (await asked.end())[-1]
+            return (await turn.end())[-1]
         except Exception:
-            return await asked.failure()
+            return await turn.failure()
 
 
 async def test_a_certificate_is_checked_against_the_given_authority_and_no_other(server_file: Path) -> None:
@@ -75,12 +75,12 @@ def test_files_that_hold_no_certificate_are_refused(tmp_path: Path, server_file:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "error"),
     [
         ({"upstream_key": "k.pem"}, "--upstream-key is the key of a certificate; give --upstream-cert, too"),
         ({"upstream_ca": "ca.pem"}, "--upstream-ca and --upstream-cert are for an upstream with TLS"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(CannotServe, match=told):
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(CannotServe, match=error):
         AgentOpsTarget().open("ws://host/api/sessions/{id}/ws", AgentOpsOptions(**options), COMMON)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from examples.agent_ops_session.server import Sessions, serving
-from tests.agent_ops.talking import Asked, until
+from tests.agent_ops.talking import DrivenTurn, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops.adapter import RUNNER_LOST
@@ -17,7 +17,7 @@ from usechat.sources import ChatTransport, Source
 DIALECTS = ("client", "runner", "both")
 RELEASES = ("early", "later")
 
-Ask = Callable[..., Asked]
+Ask = Callable[..., DrivenTurn]
 
 
 @pytest.fixture(params=DIALECTS)
@@ -48,8 +48,8 @@ def test_it_is_a_source_and_a_chat_transport() -> None:
 
 
 async def test_a_turn(sessions: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(sessions.url), "hello there")
-    assert await asked.end() == [
+    turn = DrivenTurn(AgentOpsChatTransport(sessions.url), "hello there")
+    assert await turn.end() == [
         p.Start("turn-2"),
         p.Text("", id="turn-2"),
         p.Text("You said:"),
@@ -58,7 +58,7 @@ async def test_a_turn(sessions: Sessions) -> None:
         p.Finish(),
     ]
     assert commands(sessions) == [{"type": "prompt", "content": "hello there"}]
-    assert (asked.counted.connected, asked.counted.unknown) == (0, [])
+    assert (turn.counted.connected, turn.counted.unknown) == (0, [])
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -84,22 +84,22 @@ async def test_every_kind_of_turn_in_every_dialect(
     dialect: Any, release: Any, prompt: str, text: str, ending: p.Part
 ) -> None:
     async with serving(dialect=dialect, release=release) as sessions:
-        asked = Asked(AgentOpsChatTransport(sessions.url), prompt)
-        parts = await asked.end()
-    assert (asked.text, parts[-1]) == (text, ending)
+        turn = DrivenTurn(AgentOpsChatTransport(sessions.url), prompt)
+        parts = await turn.end()
+    assert (turn.text, parts[-1]) == (text, ending)
     assert not any(command["type"] == "abort" for command in commands(sessions))
 
 
 @pytest.mark.parametrize(("dialect", "text"), [("runner", "No model is set up."), ("client", "Turn failed")])
 async def test_a_turn_that_fails_before_it_says_anything(dialect: Any, text: str) -> None:
     async with serving(dialect=dialect) as sessions:
-        assert await Asked(AgentOpsChatTransport(sessions.url), "fail early").end() == [p.Error(text)]
+        assert await DrivenTurn(AgentOpsChatTransport(sessions.url), "fail early").end() == [p.Error(text)]
 
 
 async def test_unknown_events_are_counted_and_chosen_ones_shown(plain: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(plain.url, events=frozenset({"git-state"})), "strange")
-    assert p.Data("git-state", {"data": {"branch": "main"}}) in await asked.end()
-    assert asked.counted.unknown == ["quantum-state"]
+    turn = DrivenTurn(AgentOpsChatTransport(plain.url, events=frozenset({"git-state"})), "strange")
+    assert p.Data("git-state", {"data": {"branch": "main"}}) in await turn.end()
+    assert turn.counted.unknown == ["quantum-state"]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ async def test_unknown_events_are_counted_and_chosen_ones_shown(plain: Sessions)
 async def test_the_upstream_is_called_with_the_callers_own_token_or_that_of_the_service(
     plain: Sessions, options: dict[str, str], users: list[str]
 ) -> None:
-    await Asked(AgentOpsChatTransport(plain.url, **options), "hello").end()  # type: ignore[arg-type]
+    await DrivenTurn(AgentOpsChatTransport(plain.url, **options), "hello").end()  # type: ignore[arg-type]
     assert [user for user, _command in plain["s1"].commands] == users
 
 
 async def test_with_the_token_of_the_service_the_author_is_the_service(plain: Sessions) -> None:
-    ada = Asked(AgentOpsChatTransport(plain.url), "ask")
+    ada = DrivenTurn(AgentOpsChatTransport(plain.url), "ask")
     await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in ada.parts))
-    service = Asked(AgentOpsChatTransport(plain.url, service_token="gateway"), "hello")
+    service = DrivenTurn(AgentOpsChatTransport(plain.url, service_token="gateway"), "hello")
     await until(lambda: plain["s1"].queue)
     plain["s1"].answer("question-3", "yes")
     await service.end()
@@ -124,21 +124,21 @@ async def test_with_the_token_of_the_service_the_author_is_the_service(plain: Se
 
 
 async def test_a_caller_without_a_token_is_refused_upstream(plain: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(plain.url), "hello", user=None)
-    assert await asked.failure() == "PublicError: Connection failed"
-    assert asked.counted.unreachable == 1
+    turn = DrivenTurn(AgentOpsChatTransport(plain.url), "hello", user=None)
+    assert await turn.failure() == "PublicError: Connection failed"
+    assert turn.counted.unreachable == 1
 
 
 async def test_the_session_is_that_of_the_route_or_always_the_same(plain: Sessions) -> None:
-    await Asked(AgentOpsChatTransport(plain.url), "one", session_id="s7").end()
-    await Asked(AgentOpsChatTransport(plain.url, session_id="fixed"), "two", session_id="s8").end()
+    await DrivenTurn(AgentOpsChatTransport(plain.url), "one", session_id="s7").end()
+    await DrivenTurn(AgentOpsChatTransport(plain.url, session_id="fixed"), "two", session_id="s8").end()
     assert [command["content"] for command in (*commands(plain, "s7"), *commands(plain, "fixed"))] == ["one", "two"]
     assert commands(plain, "s8") == []
 
 
 async def test_without_a_session_it_is_said_how_to_name_one(plain: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(plain.url), "hello", session_id=None)
-    assert await asked.failure() == (
+    turn = DrivenTurn(AgentOpsChatTransport(plain.url), "hello", session_id=None)
+    assert await turn.failure() == (
         "InvalidSetting: the route names no session; "
         "serve it with AgentOpsApp, or give AgentOpsChatTransport(session_id=…)"
     )
@@ -147,34 +147,34 @@ async def test_without_a_session_it_is_said_how_to_name_one(plain: Sessions) -> 
 async def test_a_channel_and_files(plain: Sessions) -> None:
     file = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
     query = {"channelId": "slack-123", "channelType": "slack"}
-    asked = Asked(AgentOpsChatTransport(plain.url), "look", files=[file], query=query)
-    await asked.end()
+    turn = DrivenTurn(AgentOpsChatTransport(plain.url), "look", files=[file], query=query)
+    await turn.end()
     attachment = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,AAAA"}
     channel = {"channelType": "slack", "channelId": "slack-123"}
     assert commands(plain) == [{"type": "prompt", "content": "look", "attachments": [attachment], **channel}]
-    assert asked.text == "You said: look"
+    assert turn.text == "You said: look"
 
 
 async def test_a_channel_without_a_type_is_one_of_the_web(plain: Sessions) -> None:
-    await Asked(AgentOpsChatTransport(plain.url), "hi", query={"channelId": "7"}).end()
+    await DrivenTurn(AgentOpsChatTransport(plain.url), "hi", query={"channelId": "7"}).end()
     assert commands(plain) == [{"type": "prompt", "content": "hi", "channelType": "web", "channelId": "7"}]
 
 
 async def test_an_empty_message_is_refused_before_a_socket_opens(plain: Sessions) -> None:
-    assert await Asked(AgentOpsChatTransport(plain.url), " \n").failure() == "PublicError: The message is empty."
+    assert await DrivenTurn(AgentOpsChatTransport(plain.url), " \n").failure() == "PublicError: The message is empty."
     assert plain.connections == 0
 
 
 async def test_only_the_latest_user_message_is_sent(plain: Sessions) -> None:
     answer: Any = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Hi there!"}]}
     request = ChatRequest(chat_id="c", messages=[user_message("Hello"), answer, user_message("What's 2+2?")])
-    await Asked(AgentOpsChatTransport(plain.url), request=request).end()
+    await DrivenTurn(AgentOpsChatTransport(plain.url), request=request).end()
     assert commands(plain) == [{"type": "prompt", "content": "What's 2+2?"}]
 
 
 async def test_regenerate_sends_the_last_user_message_as_a_new_prompt(plain: Sessions) -> None:
     request = ChatRequest(chat_id="c", messages=[user_message("Again")], trigger="regenerate-message", message_id="m1")
-    await Asked(AgentOpsChatTransport(plain.url), request=request).end()
+    await DrivenTurn(AgentOpsChatTransport(plain.url), request=request).end()
     assert commands(plain) == [{"type": "prompt", "content": "Again"}]
 
 
@@ -210,13 +210,13 @@ async def test_closing_the_iterator_stops_the_turn_before_it_returns(plain: Sess
 
 
 async def test_every_delta_is_a_part_of_its_own(sessions: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(sessions.url), "count 2000")
-    await asked.end()
-    assert asked.text == "".join(f"{number} " for number in range(2000))
-    assert sum(isinstance(part, p.Text) for part in asked.parts) == 2001
+    turn = DrivenTurn(AgentOpsChatTransport(sessions.url), "count 2000")
+    await turn.end()
+    assert turn.text == "".join(f"{number} " for number in range(2000))
+    assert sum(isinstance(part, p.Text) for part in turn.parts) == 2001
 
 
 async def test_a_runner_that_comes_back_without_its_turn_is_an_error(sessions: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(sessions.url), "lose runner")
-    assert (await asked.end())[-2:] == [p.Text("I will be"), p.Error(RUNNER_LOST)]
+    turn = DrivenTurn(AgentOpsChatTransport(sessions.url), "lose runner")
+    assert (await turn.end())[-2:] == [p.Text("I will be"), p.Error(RUNNER_LOST)]
     await sessions["s1"].close()

@@ -69,11 +69,11 @@ async def test_an_error_in_the_code_that_handles_a_frame_aborts_the_turn(session
 
 
 async def test_frames_that_wait_to_be_handled_are_no_silence() -> None:
-    sent = [CREATE, *map(delta, "abc"), finalize()]
+    frames = [CREATE, *map(delta, "abc"), finalize()]
 
     async def session(connection: ServerConnection) -> None:
         await connection.recv()
-        for frame in sent:
+        for frame in frames:
             await connection.send(json.dumps(frame))
         await connection.wait_closed()
 
@@ -87,7 +87,7 @@ async def test_frames_that_wait_to_be_handled_are_no_silence() -> None:
                     received.append(event)
                     list(turn.adapter.feed(event))
                     await asyncio.sleep(0.1)  # longer than the session may be silent
-            assert (received, turn.adapter.ended) == (sent, True)
+            assert (received, turn.adapter.ended) == (frames, True)
 
 
 async def test_silence_is_an_error_also_after_the_first_frame() -> None:

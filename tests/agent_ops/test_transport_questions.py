@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from examples.agent_ops_session.server import Sessions, serving
-from tests.agent_ops.talking import Asked, until
+from tests.agent_ops.talking import DrivenTurn, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.protocol.chunks import Chunk
@@ -29,12 +29,12 @@ def heard(sessions: Sessions) -> list[str]:
 
 async def test_the_clock_stands_still_while_a_question_is_open(sessions: Sessions) -> None:
     transport = AgentOpsChatTransport(sessions.url, idle_timeout=1)
-    asked = Asked(transport, "ask")
-    await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in asked.parts))
+    turn = DrivenTurn(transport, "ask")
+    await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in turn.parts))
     await asyncio.sleep(2)
-    assert not asked.task.done()
+    assert not turn.task.done()
     sessions["s1"].answer("question-3", "no")
-    assert (await asked.end())[-2:] == [p.Text("You answered: no"), p.Finish()]
+    assert (await turn.end())[-2:] == [p.Text("You answered: no"), p.Finish()]
     assert heard(sessions) == ["prompt"]
 
 
@@ -88,8 +88,8 @@ async def test_an_approval_is_sent_back_as_the_answer_and_the_same_turn_goes_on(
     page = await asked(sessions, sdk)
     question = page.part("dynamic-tool")
     assert (question["state"], question["approval"]["id"]) == ("approval-requested", "question-3")
-    given = {"reason": reason} if reason is not None else {}
-    question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": approved, **given}}
+    explanation = {"reason": reason} if reason is not None else {}
+    question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": approved, **explanation}}
     await page.send()
     assert sessions["s1"].commands[-1] == ("ada", {"type": "answer", "questionId": "question-3", "answer": answer})
     message = page.messages[-1]
@@ -120,27 +120,29 @@ DECISIONS = [
 
 
 @pytest.mark.parametrize("sdk", ["5", "6", "7"])
-@pytest.mark.parametrize(("approved", "reason", "command", "said"), DECISIONS)
+@pytest.mark.parametrize(("approved", "reason", "command", "text"), DECISIONS)
 async def test_the_approval_of_a_tool_is_an_action_and_no_answer(
-    sessions: Sessions, sdk: str, approved: bool, reason: str | None, command: dict[str, str], said: str
+    sessions: Sessions, sdk: str, approved: bool, reason: str | None, command: dict[str, str], text: str
 ) -> None:
     page = await asked(sessions, sdk, "approve")
-    given = {"reason": reason} if reason is not None else {}
+    explanation = {"reason": reason} if reason is not None else {}
     if sdk == "5":
-        page.part("tool-approval").update({"state": "output-available", "output": {"approved": approved, **given}})
+        page.part("tool-approval").update(
+            {"state": "output-available", "output": {"approved": approved, **explanation}}
+        )
     else:
-        decision = {"id": "invocation-3", "approved": approved, **given}
+        decision = {"id": "invocation-3", "approved": approved, **explanation}
         page.part("dynamic-tool").update({"state": "approval-responded", "approval": decision})
     await page.send()
     assert sessions["s1"].commands[-1] == ("ada", {**command, "invocationId": "invocation-3"})
-    assert page.messages[-1]["parts"][-1]["text"] == said
+    assert page.messages[-1]["parts"][-1]["text"] == text
 
 
 async def test_the_scripted_session_takes_an_answer_to_an_approval_for_a_denial(sessions: Sessions) -> None:
-    asked = Asked(AgentOpsChatTransport(sessions.url), "approve")
-    await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in asked.parts))
+    turn = DrivenTurn(AgentOpsChatTransport(sessions.url), "approve")
+    await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in turn.parts))
     sessions["s1"].answer("invocation-3", True)
-    assert (await asked.end())[-2:] == [p.Text("Denied: true"), p.Finish()]
+    assert (await turn.end())[-2:] == [p.Text("Denied: true"), p.Finish()]
 
 
 async def test_an_answer_that_comes_when_the_turn_is_over(sessions: Sessions) -> None:
@@ -149,7 +151,7 @@ async def test_an_answer_that_comes_when_the_turn_is_over(sessions: Sessions) ->
     question = page.part("dynamic-tool")
     question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": True}}
     transport = AgentOpsChatTransport(sessions.url, questions="approval", idle_timeout=5)
-    late = Asked(transport, request=ChatRequest(chat_id="c", messages=page.messages))
+    late = DrivenTurn(transport, request=ChatRequest(chat_id="c", messages=page.messages))
     error = (await late.end())[-1]
     assert isinstance(error, p.Error)
     assert error.error_text in ("The turn had ended before the answer came.", "No such question.")

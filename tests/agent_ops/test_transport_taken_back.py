@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from tests.agent_ops.frames import INIT, PROMPT, Frame, message, status, user_says
-from tests.agent_ops.talking import PATIENCE, Asked, until
+from tests.agent_ops.talking import PATIENCE, DrivenTurn, until
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops import transport as session_transport
 
@@ -22,23 +22,23 @@ QUEUED = [PENDING, status(promptQueued=True)]
 class Upstream:
     """Says nothing until it is let go, then what it is told to say; ``withdrawn`` when a prompt is to be withdrawn."""
 
-    def __init__(self, said: list[Frame], withdrawn: list[Frame], *, closes: bool) -> None:
-        self.heard: list[str] = []
+    def __init__(self, frames: list[Frame], withdrawn: list[Frame], *, closes: bool) -> None:
+        self.commands: list[str] = []
         self.go = asyncio.Event()
         self.url = ""
-        self._said = said
+        self._frames = frames
         self._withdrawn = withdrawn
         self._closes = closes
 
     async def handle(self, connection: ServerConnection) -> None:
         await connection.send(json.dumps(INIT))
-        self.heard.append(json.loads(await connection.recv())["type"])
+        self.commands.append(json.loads(await connection.recv())["type"])
         await self.go.wait()
-        await self._say(connection, self._said)
+        await self._say(connection, self._frames)
         if not self._closes:
             async for command in connection:
-                self.heard.append(json.loads(command)["type"])
-                if self.heard[-1] == "queue.withdraw":
+                self.commands.append(json.loads(command)["type"])
+                if self.commands[-1] == "queue.withdraw":
                     await self._say(connection, self._withdrawn)
 
     async def _say(self, connection: ServerConnection, frames: list[Frame]) -> None:
@@ -48,9 +48,9 @@ class Upstream:
 
 @asynccontextmanager
 async def upstream(
-    said: list[Frame], withdrawn: list[Frame] | None = None, *, closes: bool = False
+    frames: list[Frame], withdrawn: list[Frame] | None = None, *, closes: bool = False
 ) -> AsyncIterator[Upstream]:
-    running = Upstream(said, withdrawn or [], closes=closes)
+    running = Upstream(frames, withdrawn or [], closes=closes)
     async with serve(running.handle, "127.0.0.1", 0) as server:
         running.url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/{{id}}"
         yield running
@@ -58,7 +58,7 @@ async def upstream(
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("frames", "commands"),
     [
         pytest.param([user_says()], ["abort"], id="it-runs"),
         pytest.param([user_says(), message()], ["abort"], id="it-speaks"),
@@ -67,56 +67,56 @@ async def upstream(
         pytest.param([], [], id="nobody-knows"),
     ],
 )
-async def test_what_becomes_of_it(said: list[Frame], heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    if said:
+async def test_what_becomes_of_it(frames: list[Frame], commands: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if frames:
         monkeypatch.setattr(session_transport, "_WITHDRAW_SECONDS", PATIENCE)
-    async with upstream(said) as running:
-        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
-        await until(lambda: running.heard)
-        asked.task.cancel()
+    async with upstream(frames) as running:
+        turn = DrivenTurn(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.commands)
+        turn.task.cancel()
         await asyncio.sleep(0)
         running.go.set()
-        await asyncio.wait([asked.task])
-    assert (running.heard[1:], asked.task.cancelled(), asked.parts) == (heard, True, [])
+        await asyncio.wait([turn.task])
+    assert (running.commands[1:], turn.task.cancelled(), turn.parts) == (commands, True, [])
 
 
 @pytest.mark.parametrize(
-    ("withdrawn", "heard"),
+    ("withdrawn", "commands"),
     [
         pytest.param([WITHDRAWN], ["queue.withdraw"], id="it-is-withdrawn"),
         pytest.param([user_says(), message()], ["queue.withdraw", "abort"], id="it-runs-already"),
     ],
 )
 async def test_a_queued_prompt_is_withdrawn_or_if_the_runner_was_faster_aborted(
-    withdrawn: list[Frame], heard: list[str]
+    withdrawn: list[Frame], commands: list[str]
 ) -> None:
     async with upstream(QUEUED, withdrawn) as running:
-        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
-        await until(lambda: running.heard)
-        asked.task.cancel()
+        turn = DrivenTurn(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.commands)
+        turn.task.cancel()
         running.go.set()
-        await asyncio.wait([asked.task])
-    assert (running.heard[1:], asked.parts) == (heard, [])
+        await asyncio.wait([turn.task])
+    assert (running.commands[1:], turn.parts) == (commands, [])
 
 
 async def test_an_upstream_that_hangs_up_meanwhile() -> None:
     async with upstream([], closes=True) as running:
-        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
-        await until(lambda: running.heard)
-        asked.task.cancel()
+        turn = DrivenTurn(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.commands)
+        turn.task.cancel()
         running.go.set()
-        await asyncio.wait([asked.task])
-    assert asked.task.cancelled()
+        await asyncio.wait([turn.task])
+    assert turn.task.cancelled()
 
 
 async def test_a_failure_of_our_own_stops_the_turn_as_well() -> None:
     async with upstream([user_says(), message()]) as running:
-        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
+        turn = DrivenTurn(AgentOpsChatTransport(running.url), PROMPT)
 
         def break_down(_part: Any) -> None:
             raise ValueError("broken")
 
-        asked.turn.connect(break_down)
+        turn.context.connect(break_down)
         running.go.set()
-        assert await asked.failure() == "ValueError: broken"
-    assert running.heard == ["prompt", "abort"]
+        assert await turn.failure() == "ValueError: broken"
+    assert running.commands == ["prompt", "abort"]

@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 
-class Asked(NamedTuple):
-    """What the API was asked."""
+class ApiRequest(NamedTuple):
+    """A request that the API got."""
 
     path: str
     authorization: str
 
 
 class UpstreamApi:
-    """Answers with what it was given: a status and a body by path; 404 for the rest."""
+    """Answers with a status and a body by path; 404 for the rest."""
 
     def __init__(self, answers: Mapping[str, tuple[int, Any]]) -> None:
         self.answers = dict(answers)
-        self.asked: list[Asked] = []
+        self.requests: list[ApiRequest] = []
         self.port = 0
 
     @property
@@ -31,7 +31,7 @@ class UpstreamApi:
         first, *lines = head.split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         path = first.split()[1]
-        self.asked.append(Asked(path, headers.get("authorization", "")))
+        self.requests.append(ApiRequest(path, headers.get("authorization", "")))
         status, content = self.answers.get(path, (404, {"code": "NOT_FOUND"}))
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         extra = "location: http://127.0.0.1:9/elsewhere\r\n" if 300 <= status < 400 else ""

@@ -21,7 +21,7 @@ from tests.agent_ops.frames import (
 )
 from usechat import parts as p
 from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.connection import SessionStreams, SocketCounter
+from usechat.agent_ops.connection import SessionHabits, SessionStreams, SocketCounter
 from usechat.agent_ops.prompt_tracker import PromptTracker
 
 Dialect: TypeAlias = Literal["client", "runner", "both"]
@@ -71,7 +71,7 @@ EVERY_WIRE: Final = [
     for flags in itertools.product(_FLAGS, repeat=5)
     if flags[2] or flags[3]  # the end of a prompt is reported in some way
 ]
-"""Every combination of frames, most of which no upstream sends. On some a prompt waits for ever."""
+"""Every combination of frames, most of which no upstream sends. On some of them a prompt never gets its turn."""
 
 
 class Prompt(NamedTuple):
@@ -97,8 +97,8 @@ class Stream:
         self.tracker = PromptTracker(
             prompt.text,
             claim=session.streams.claim,
-            echoes=session.counter.echoes,
-            reports_queued=session.counter.reports_queued,
+            echoes=session.streams.habits.echoes,
+            reports_queued=session.streams.habits.reports_queued,
         )
         self.adapter = SessionAdapter(self.tracker)
         self.parts: list[p.Part] = []
@@ -116,8 +116,7 @@ class WireSession:
     """One session of an upstream, and the gateway's streams to it."""
 
     def __init__(self, wire: Wire) -> None:
-        self.counter = SocketCounter(1000)
-        self.streams = SessionStreams(self.counter)
+        self.streams = SessionStreams(SocketCounter(1000), SessionHabits())
         self.all: list[Stream] = []
         self.stopped: set[str] = set()
         """The texts of the prompts that were aborted, or deleted by an abort."""
@@ -125,7 +124,7 @@ class WireSession:
         """The texts of the prompts whose runner was lost."""
         self._wire = wire
         self._waiting: deque[Prompt] = deque()
-        self._sent: deque[Stream] = deque()
+        self._commands: deque[Stream] = deque()
         self._under_way: dict[int, AbstractAsyncContextManager[None]] = {}
         self._queue: deque[Prompt] = deque()
         self._running: Prompt | None = None
@@ -143,11 +142,11 @@ class WireSession:
 
     def deliver(self) -> None:
         """Let the oldest command arrive at the session."""
-        if self._sent:
-            self._accept(self._sent.popleft().prompt)
+        if self._commands:
+            self._accept(self._commands.popleft().prompt)
 
     def ask_elsewhere(self, text: str) -> None:
-        """Let somebody send a prompt over a socket of their own.
+        """Let somebody send a prompt over another socket.
 
         A wire with an `init` and no echoes gives no sign of such a prompt before its turn. There it is sent only while
         no prompt of the gateway waits for its turn, as the docs demand.
@@ -163,7 +162,7 @@ class WireSession:
         self._open_streams()
 
     def abort(self) -> None:
-        """Let somebody abort the running turn. Early releases delete the queued prompts, too, without a word.
+        """Let somebody abort the running turn. Early releases also delete the queued prompts, and do not say so.
 
         It is known only of upstreams with echoes and statuses what they send then.
         """
@@ -205,7 +204,7 @@ class WireSession:
             _finish(context.__aenter__())
             self._under_way[stream.prompt.number] = context
             self.all.append(stream)
-            self._sent.append(stream)
+            self._commands.append(stream)
             if self._wire.init:
                 self._feed(stream, self._init())
 

@@ -95,7 +95,7 @@ class Round:
 
     def first(self, order: list[int]) -> UIMessage:
         """Return the message of the first answer; tools end in this order."""
-        return self._shown(self._first(order), known=[], denied=(), message=None)
+        return self._shown(self._first(order), calls=[], denied=(), message=None)
 
     def _first(self, order: list[int]) -> Iterator[FlowEvent]:
         streamed = [{"toolRequest": self._as_streamed(request)} for request in self._requests]
@@ -114,10 +114,10 @@ class Round:
         yield _result("stop", {"text": "Done."})
 
     def _interrupted(self) -> Iterator[FlowEvent]:
-        told = [self._outcome(request, run) for request, run in zip(self._requests, self.runs, strict=True)]
+        outcomes = [self._outcome(request, run) for request, run in zip(self._requests, self.runs, strict=True)]
         if self.upstream.restates and self.upstream.refs != "late":
-            yield FlowChunk({"role": "tool", "content": told})
-        yield _result("interrupted", {"text": "May I?"}, *told)
+            yield FlowChunk({"role": "tool", "content": outcomes})
+        yield _result("interrupted", {"text": "May I?"}, *outcomes)
 
     def _outcome(self, request: Wire, run: ToolRun) -> Wire:
         if run.output == INTERRUPTED:
@@ -177,9 +177,9 @@ class Round:
                 return f"{restart['toolRequest']['input']['city']}: {restart['metadata']['resumed']['approved']}"
         return "unresolved"
 
-    def _shown(self, events: Iterator[FlowEvent], known: Any, denied: Any, message: UIMessage | None) -> UIMessage:
+    def _shown(self, events: Iterator[FlowEvent], calls: Any, denied: Any, message: UIMessage | None) -> UIMessage:
         adapter = GenkitAdapter(
-            new_id=self._ids.__next__, interrupts=self.interrupts, known=known, denied=denied, describe=str
+            new_id=self._ids.__next__, interrupts=self.interrupts, known=calls, denied=denied, describe=str
         )
         stream, builder = (
             MessageStream(message_id="m", sdk="7", continues=message),
@@ -187,8 +187,8 @@ class Round:
         )
         for event in events:
             for part in adapter.feed(event):
-                for sent in stream.send(part):
-                    builder.receive(sent)
+                for chunk in stream.send(part):
+                    builder.receive(chunk)
         assert adapter.ended
         self.endings += stream.close() == []
         self.waiting = [call.wire_id for call in stream.waiting_calls if call.approval_id is None]
@@ -197,8 +197,8 @@ class Round:
     def _model(self, index: int, *content: Wire) -> Iterator[FlowEvent]:
         for number in range(len(content)):
             aggregated = self.upstream.aggregated
-            sent = content[: number + 1] if aggregated else content[number : number + 1]
-            yield self._chunk("model", index, *sent, **({"aggregated": True} if aggregated else {}))
+            pieces = content[: number + 1] if aggregated else content[number : number + 1]
+            yield self._chunk("model", index, *pieces, **({"aggregated": True} if aggregated else {}))
 
     def _chunk(self, role: str, index: int, *content: Wire, **more: Any) -> FlowChunk:
         return FlowChunk(

@@ -111,7 +111,7 @@ async def never(_place: City) -> bool:
 
 @ai.tool()
 async def wait(_place: City) -> str:
-    """A tool that takes for ever."""
+    """A tool that never ends."""
     STARTED.append("tool")
     try:
         await asyncio.sleep(3600)  # a future that nobody else knows would be collected, and the task with it
@@ -155,18 +155,20 @@ SCRIPTS: Final[dict[str, list[list[Part]]]] = {
 }
 
 
-async def scripted(asked: ModelRequest[Any], ctx: ActionRunContext[ModelResponseChunk]) -> ModelResponse:
-    READ.append([message.text for message in asked.messages])
-    said = [message for message in asked.messages if message.role in (Role.USER, Role.TOOL)]
-    users = [index for index, message in enumerate(said) if message.role == Role.USER]
-    rounds = SCRIPTS[said[users[-1]].text]
-    outputs = [part.tool_response.output for part in said[-1].content if part.tool_response]
-    told = Part(text=json.dumps(sorted(outputs, key=str), separators=(",", ":")))
-    content = [told if part.text == "OUTPUTS" else part for part in rounds[len(said) - 1 - users[-1]]]
-    repeats = said[users[-1]].text == "repeat"
+async def scripted(request: ModelRequest[Any], ctx: ActionRunContext[ModelResponseChunk]) -> ModelResponse:
+    READ.append([message.text for message in request.messages])
+    messages = [message for message in request.messages if message.role in (Role.USER, Role.TOOL)]
+    users = [index for index, message in enumerate(messages) if message.role == Role.USER]
+    if messages[users[-1]].text == "refuse":
+        raise PublicError("RESOURCE_EXHAUSTED", "The quota of today is used up.")
+    rounds = SCRIPTS[messages[users[-1]].text]
+    outputs = [part.tool_response.output for part in messages[-1].content if part.tool_response]
+    answer = Part(text=json.dumps(sorted(outputs, key=str), separators=(",", ":")))
+    content = [answer if part.text == "OUTPUTS" else part for part in rounds[len(messages) - 1 - users[-1]]]
+    repeats = messages[users[-1]].text == "repeat"
     for index, part in enumerate(content):
-        sent = content[: index + 1] if repeats else [part]
-        ctx.send_chunk(ModelResponseChunk(content=sent, role=Role.MODEL, aggregated=repeats))
+        parts = content[: index + 1] if repeats else [part]
+        ctx.send_chunk(ModelResponseChunk(content=parts, role=Role.MODEL, aggregated=repeats))
         await asyncio.sleep(0)
     return ModelResponse(
         message=Message(role=Role.MODEL, content=content),
@@ -186,18 +188,18 @@ async def generate(send_chunk: Callable[[Any], None], **options: Any) -> dict[st
 
 
 @ai.flow(name="chatFlow", chunk_type=ModelResponseChunk)
-async def chat_flow(asked: Question, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
+async def chat_flow(question: Question, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
     """The flow of the specification; it returns the whole response."""
-    return await generate(ctx.send_chunk, prompt=asked.message)
+    return await generate(ctx.send_chunk, prompt=question.message)
 
 
 @ai.flow(chunk_type=ModelResponseChunk)
-async def conversation(asked: Conversation, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
+async def conversation(chat: Conversation, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
     """A flow that takes Genkit's messages, and answers to its interrupts."""
     resume = {
-        f"resume_{kind}": [Part.model_validate(part) for part in answers] for kind, answers in asked.resume.items()
+        f"resume_{kind}": [Part.model_validate(part) for part in answers] for kind, answers in chat.resume.items()
     }
-    messages = [Message.model_validate(message) for message in asked.messages]
+    messages = [Message.model_validate(message) for message in chat.messages]
     return await generate(ctx.send_chunk, messages=messages, **resume)
 
 
@@ -214,15 +216,15 @@ async def echo(text: str) -> str:
 
 
 @ai.flow()
-async def strict(asked: StrictQuestion) -> str:
+async def strict(question: StrictQuestion) -> str:
     """A flow that refuses keys that it does not know."""
-    return f"You said: {asked.message}"
+    return f"You said: {question.message}"
 
 
 @ai.flow()
-async def about(asked: Topic) -> str:
+async def about(topic: Topic) -> str:
     """A flow that takes an object with one text, and another with a default."""
-    return f"{asked.topic}, {asked.depth}"
+    return f"{topic.topic}, {topic.depth}"
 
 
 @ai.flow(chunk_type=str)
@@ -236,7 +238,7 @@ async def words(text: str, ctx: ActionRunContext[str]) -> str:
 
 @ai.flow(chunk_type=dict)
 async def statuses(text: str, ctx: ActionRunContext[dict[str, Any]]) -> dict[str, str]:
-    """A flow with chunks of its own making."""
+    """A flow with custom chunks."""
     ctx.send_chunk({"status": "looking"})
     return {"text": f"You said: {text}"}
 

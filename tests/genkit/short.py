@@ -17,11 +17,11 @@ def adapter(**options: Any) -> GenkitAdapter:
 
 def fed(*events: FlowEvent, unknown: list[str] | None = None, **options: Any) -> list[p.Part]:
     """Return the parts of these events; the kinds of unknown ones are appended to `unknown`."""
-    made = adapter(**options)
+    to = adapter(**options)
     parts: list[p.Part] = []
     for event in events:
         try:
-            parts.extend(made.feed(event))
+            parts.extend(to.feed(event))
         except UnknownEvent as error:
             if unknown is not None:
                 unknown.append(error.kind)

@@ -9,6 +9,8 @@ from usechat import parts as p
 from usechat.genkit.tool_requests import ToolRequest
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowResult, UnknownFrame
 
+pytestmark = pytest.mark.quick
+
 SIGNED = {"signature": "s"}
 BY_ORDER = {"genkit": {"matchedBy": "order"}}
 
@@ -192,9 +194,21 @@ def test_progress_before_an_interrupt_is_taken_back() -> None:
 
 
 def test_progress_of_a_denied_call_is_not_shown() -> None:
-    known = [ToolRequest("c1", "delete", complete=True)]
+    calls = [ToolRequest("c1", "delete", complete=True)]
     tools = (chunk(progress("half", "delete"), role="tool"), chunk(response("no", "delete"), role="tool"))
-    assert said(*tools, known=known, denied={"c1"}) == [p.ToolDenied("c1", tool_name="delete")]
+    assert said(*tools, known=calls, denied={"c1"}) == [p.ToolDenied("c1", tool_name="delete")]
+
+
+def test_a_denied_tool_that_was_run_again_shows_its_output_as_a_call_apart() -> None:
+    """The model is told that output, and no release of the AI SDK allows an output beside a denial."""
+    calls = [ToolRequest("c1", "delete", complete=True, input=ROME)]
+    mark = {"genkit": {"ranAfterDenial": True}}
+    ran = chunk(response("Rome is gone", "delete"), role="tool")
+    assert said(ran, known=calls, denied={"c1"}, restarted={"delete"}) == [
+        p.ToolDenied("c1", tool_name="delete"),
+        p.ToolCall("1", "delete", ROME, tool_metadata=mark),
+        p.ToolResult("1", "Rome is gone", tool_metadata=mark),
+    ]
 
 
 def test_a_ref_that_is_used_again_is_another_call_and_keeps_its_ref() -> None:
@@ -315,14 +329,14 @@ def test_an_aggregated_chunk_repeats_its_own_message_only() -> None:
 
 def test_requests_that_are_told_again_with_their_outcome_are_the_same_calls() -> None:
     """The agents of JavaScript stream a tool message with the requests themselves when one is interrupted."""
-    told = chunk(
+    outcome = chunk(
         {**request(ROME, name="delete"), "metadata": {"interrupt": {"reason": "Sure?"}}},
         {**request(PARIS), "metadata": {"pendingOutput": {"celsius": 5}}},
         role="tool",
     )
-    asked = [chunk(request(ROME, name="delete"), request(PARIS)), told, told]
-    assert said(*asked)[2:] == [p.ToolResult("genkit-2", {"celsius": 5})]
-    assert said(*asked, interrupts="approval")[2:] == [
+    chunks = [chunk(request(ROME, name="delete"), request(PARIS)), outcome, outcome]
+    assert said(*chunks)[2:] == [p.ToolResult("genkit-2", {"celsius": 5})]
+    assert said(*chunks, interrupts="approval")[2:] == [
         p.ApprovalRequest("3", "genkit-1", "Sure?"),
         p.ToolResult("genkit-2", {"celsius": 5}),
     ]
@@ -330,23 +344,23 @@ def test_requests_that_are_told_again_with_their_outcome_are_the_same_calls() ->
 
 def test_a_tool_that_returned_nothing_beside_an_interrupt_has_run() -> None:
     """JavaScript leaves out `pendingOutput` if a tool returned undefined."""
-    told = chunk(
+    outcome = chunk(
         {**request(ROME, name="delete"), "metadata": {"interrupt": True}},
         {**request(PARIS), "metadata": {}},
         role="tool",
     )
-    assert said(chunk(request(ROME, name="delete"), request(PARIS)), told)[2:] == [p.ToolResult("genkit-2", None)]
+    assert said(chunk(request(ROME, name="delete"), request(PARIS)), outcome)[2:] == [p.ToolResult("genkit-2", None)]
 
 
 @pytest.mark.parametrize(("first", "second"), [(ROME, PARIS), (PARIS, ROME)])
 def test_a_call_without_a_ref_that_is_told_again_alone_is_found_by_its_input(first: Any, second: Any) -> None:
-    told = chunk({**request(PARIS), "metadata": {"interrupt": {"reason": "Sure?"}}}, role="tool")
-    asked = said(chunk(request(first), request(second)), told, interrupts="approval")[2:]
-    assert asked == [p.ApprovalRequest("3", f"genkit-{[first, second].index(PARIS) + 1}", "Sure?")]
+    interrupt = chunk({**request(PARIS), "metadata": {"interrupt": {"reason": "Sure?"}}}, role="tool")
+    parts = said(chunk(request(first), request(second)), interrupt, interrupts="approval")[2:]
+    assert parts == [p.ApprovalRequest("3", f"genkit-{[first, second].index(PARIS) + 1}", "Sure?")]
 
 
 def test_a_call_whose_input_differs_is_another_one() -> None:
     """Otherwise a person would approve one thing, and another would be done."""
-    told = chunk({**request(PARIS, name="delete"), "metadata": {"interrupt": True}}, role="tool")
-    calls = [part for part in said(chunk(request(ROME, name="delete")), told) if isinstance(part, p.ToolCall)]
+    interrupt = chunk({**request(PARIS, name="delete"), "metadata": {"interrupt": True}}, role="tool")
+    calls = [part for part in said(chunk(request(ROME, name="delete")), interrupt) if isinstance(part, p.ToolCall)]
     assert [(call.tool_call_id, call.input) for call in calls] == [("genkit-1", ROME), ("genkit-2", PARIS)]

@@ -66,8 +66,8 @@ def test_the_reason_of_the_end_is_told_in_the_words_of_the_sdk(genkit: str, ours
 
 def test_usage_is_told_in_the_words_of_the_sdk() -> None:
     usage = {"inputTokens": 3.0, "outputTokens": 5, "thoughtsTokens": 2, "cachedContentTokens": 1, "custom": {}}
-    told = {"inputTokens": 3, "outputTokens": 5, "reasoningTokens": 2, "cachedInputTokens": 1}
-    assert fed(model_response({"text": "a"}, usage=usage))[-1] == p.Finish("stop", told)
+    tokens = {"inputTokens": 3, "outputTokens": 5, "reasoningTokens": 2, "cachedInputTokens": 1}
+    assert fed(model_response({"text": "a"}, usage=usage))[-1] == p.Finish("stop", tokens)
 
 
 def test_an_agent_s_session_is_told() -> None:
@@ -127,12 +127,12 @@ def test_an_interrupt_that_was_not_streamed_is_shown() -> None:
 def test_two_interrupts_of_one_tool_are_two_approvals() -> None:
     twice = [INTERRUPT, {**INTERRUPT, "toolRequest": {"name": "delete", "input": PARIS}}]
     streamed = FlowChunk(chunk(request(ROME, name="delete"), request(PARIS, name="delete")))
-    asked = [
+    requests = [
         part
         for part in fed(streamed, interrupted(*twice), interrupts="approval")
         if isinstance(part, p.ApprovalRequest)
     ]
-    assert [part.tool_call_id for part in asked] == ["genkit-1", "genkit-2"]
+    assert [part.tool_call_id for part in requests] == ["genkit-1", "genkit-2"]
 
 
 # A ref that the server adds when the answer ends (Go 1.4 and newer)
@@ -200,15 +200,15 @@ def test_an_answer_that_ends_in_tools_gets_a_step_behind_them() -> None:
 
 
 def test_after_an_answer_of_the_page_genkit_s_echo_of_it_says_nothing() -> None:
-    known = [
-        ToolRequest("c1", "ask", None, complete=True, answered=True, echo=True),
+    calls = [
+        ToolRequest("c1", "ask", None, complete=True, has_response=True, echo=True),
         ToolRequest("c2", "delete", None, complete=True),
         ToolRequest("c3", "delete", None, complete=True),
     ]
     tools = chunk(
         response("blue", "ask"), response("gone", "delete"), response({"denied": True}, "delete"), role="tool"
     )
-    assert said(tools, "Thanks.", known=known, denied={"c3"}) == [
+    assert said(tools, "Thanks.", known=calls, denied={"c3"}) == [
         p.ToolResult("c2", "gone", tool_name="delete", tool_metadata={"genkit": {"matchedBy": "order"}}),
         p.ToolDenied("c3", tool_name="delete"),
         p.Step(),
@@ -217,39 +217,39 @@ def test_after_an_answer_of_the_page_genkit_s_echo_of_it_says_nothing() -> None:
 
 
 def test_after_an_approval_a_ref_tells_which_call_was_answered() -> None:
-    known = [ToolRequest(call_id, "delete", ref, complete=True) for call_id, ref in (("c1", "0"), ("c2", "1"))]
+    calls = [ToolRequest(call_id, "delete", ref, complete=True) for call_id, ref in (("c1", "0"), ("c2", "1"))]
     tools = chunk(response("second", "delete", ref="1"), response("first", "delete", ref="0"), role="tool")
-    assert said(tools, known=known) == [
+    assert said(tools, known=calls) == [
         p.ToolResult("c2", "second", tool_name="delete"),
         p.ToolResult("c1", "first", tool_name="delete"),
     ]
 
 
 def test_an_output_that_was_pending_is_not_that_of_the_call_that_was_restarted() -> None:
-    known = [
-        ToolRequest("c1", "delete", complete=True, answered=True, echo=True, input=ROME),
+    calls = [
+        ToolRequest("c1", "delete", complete=True, has_response=True, echo=True, input=ROME),
         ToolRequest("c2", "delete", complete=True, input=PARIS),
     ]
     pending = {**response("Rome is gone", "delete"), "metadata": {"source": "pending"}}
     tools = chunk(pending, response("Paris is gone", "delete"), role="tool")
-    assert said(tools, known=known) == [p.ToolResult("c2", "Paris is gone", tool_name="delete")]
+    assert said(tools, known=calls) == [p.ToolResult("c2", "Paris is gone", tool_name="delete")]
 
 
 @pytest.mark.parametrize("ref", [{}, {"ref": "0"}])
 def test_a_restarted_tool_that_is_interrupted_again_asks_again_and_nothing_is_said_twice(ref: dict[str, str]) -> None:
-    known = [
+    calls = [
         ToolRequest("c1", "delete", ref.get("ref"), complete=True, input=ROME),
-        ToolRequest("c2", "weather", complete=True, answered=True, echo=True, input=PARIS),
+        ToolRequest("c2", "weather", complete=True, has_response=True, echo=True, input=PARIS),
     ]
     again = {**request(ROME, name="delete", **ref), "metadata": {"interrupt": {"reason": "Really?"}}}
     result = interrupted({"text": "May I?"}, again, PENDING)
-    assert fed(result, known=known, interrupts="approval") == [p.ApprovalRequest("1", "c1", "Really?"), p.Finish()]
+    assert fed(result, known=calls, interrupts="approval") == [p.ApprovalRequest("1", "c1", "Really?"), p.Finish()]
 
 
 def test_a_ref_that_is_used_again_after_an_answer_is_another_call() -> None:
-    known = [ToolRequest("0", "delete", "0", complete=True, input=ROME)]
+    calls = [ToolRequest("0", "delete", "0", complete=True, input=ROME)]
     result = interrupted({**request(PARIS, name="delete", ref="0"), "metadata": {"interrupt": True}})
-    assert [part.input for part in fed(result, known=known) if isinstance(part, p.ToolCall)] == [PARIS]
+    assert [part.input for part in fed(result, known=calls) if isinstance(part, p.ToolCall)] == [PARIS]
 
 
 @pytest.mark.parametrize(

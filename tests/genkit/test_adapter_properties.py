@@ -1,4 +1,4 @@
-"""Whatever a flow streams and returns, and whatever a server sends, an answer comes of it that a page can read."""
+"""Any chunks and results of a flow, and any bytes of a server, become an answer that a page can read."""
 
 from contextlib import suppress
 from typing import Any, Final
@@ -41,26 +41,26 @@ _frames = st.lists(
 
 @given(
     streamed=st.lists(_chunks | _values | st.builds(lambda chunk: {"modelChunk": chunk}, _chunks), max_size=4),
-    returned=_values,
+    result=_values,
     send_data=st.booleans(),
     interrupts=st.sampled_from(["tool", "approval"]),
 )
-def test_every_answer_can_be_read(streamed: list[Any], returned: Any, send_data: bool, interrupts: Any) -> None:
+def test_every_answer_can_be_read(streamed: list[Any], result: Any, send_data: bool, interrupts: Any) -> None:
     stream, builder = MessageStream(message_id="m", sdk="7"), MessageBuilder(sdk="7")
-    made = adapter(send_data=send_data, interrupts=interrupts)
-    events: list[FlowEvent] = [*map(FlowChunk, streamed), FlowResult(returned)]
+    to = adapter(send_data=send_data, interrupts=interrupts)
+    events: list[FlowEvent] = [*map(FlowChunk, streamed), FlowResult(result)]
     with suppress(StreamFailed):
         for event in events:
             with suppress(UnknownEvent):
-                for part in made.feed(event):
+                for part in to.feed(event):
                     for chunk in stream.send(part):
                         builder.receive(chunk)
-    assert made.ended
+    assert to.ended
     assert stream.close() == []
 
 
 @given(_frames)
 def test_every_stream_can_be_read(pieces: list[bytes]) -> None:
     reader = StreamReader()
-    found = [event for piece in pieces for event in reader.receive(piece)] + list(reader.close())
-    assert reader.ended is bool(found and isinstance(found[-1], FlowResult | FlowFailure))
+    events = [event for piece in pieces for event in reader.receive(piece)] + list(reader.close())
+    assert reader.ended is bool(events and isinstance(events[-1], FlowResult | FlowFailure))

@@ -38,10 +38,10 @@ def test_the_inputs_are_all_there() -> None:
 
 def test_the_sentences_are_the_ones_that_are_said() -> None:
     rows = re.findall(r"^\| ([^|]*) \| (The agent [^|]*|The connection [^|]*|An error [^|]*) \|$", PAGE, re.MULTILINE)
-    told = {said for _, said in rows}
+    sentences = {sentence for _, sentence in rows}
     statuses = [status for happened, _ in rows for status in re.findall(r"`([A-Z_]+)`", happened)]
     expected = {errors.sentence_of(FlowFailure(status)) for status in statuses}
-    assert told == expected | {errors.UNREACHABLE, errors.INCOMPLETE, errors.ERROR_PAGE}
+    assert sentences == expected | {errors.UNREACHABLE, errors.INCOMPLETE, errors.ERROR_PAGE}
 
 
 DEVELOPED = """
@@ -80,19 +80,19 @@ def developed(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_the_address_of_pythons_reflection_server_is_where_the_page_says(developed: Path) -> None:
-    found = re.search(r"Python chooses a free port\. The file `([^`]+)` in [^`]*\shas\sthe\saddress: `(\w+)`", PAGE)
-    assert found is not None
-    heard: list[Any] = []
+    match = re.search(r"Python chooses a free port\. The file `([^`]+)` in [^`]*\shas\sthe\saddress: `(\w+)`", PAGE)
+    assert match is not None
+    bodies: list[Any] = []
 
     async def ask(request: Request) -> Response:
-        heard.append(await request.json())
+        bodies.append(await request.json())
         return Response('data: {"result":"Hi"}\n\n')
 
-    address = address_in(developed, found[1], found[2])
+    address = address_in(developed, match[1], match[2])
     with serving({"": Starlette(routes=[Route("/ask", ask, methods=["POST"])])}) as running:
         transport = GenkitChatTransport(f"http://127.0.0.1:{running.port}/ask", reflection=address)
         await answer(transport, asked(user("hi")))
-    assert heard == [{"data": {"question": "hi"}}]
+    assert bodies == [{"data": {"question": "hi"}}]
 
 
 def address_in(directory: Path, pattern: str, key: str) -> str:

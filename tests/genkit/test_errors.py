@@ -41,9 +41,9 @@ JSON, TEXT, HTML = ({"content-type": kind} for kind in ("application/json", "tex
 def test_an_answer_that_is_no_stream_is_a_sentence(
     code: int, headers: dict[str, str], body: bytes, sentence: str
 ) -> None:
-    said = str(error_page("http://h/f", code, headers, body))
-    assert said.startswith(sentence)
-    assert " Reference: " in said
+    text = str(error_page("http://h/f", code, headers, body))
+    assert text.startswith(sentence)
+    assert " Reference: " in text
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_an_error_that_names_no_status_of_genkit_is_logged_with_its_address_and_
 ) -> None:
     reference = str(error_page("http://h/f", code, headers, body, show_public=True)).rpartition(" ")[2]
     status = {404: "NOT_FOUND", 405: "INTERNAL"}[code]
-    told = f"http://h/f answered with HTTP {code}, {headers['content-type']}, it begins with {body!r}"
-    assert caplog.messages == [f"Genkit failed: {status}: {told} ; reference {reference}"]
+    line = f"http://h/f answered with HTTP {code}, {headers['content-type']}, it begins with {body!r}"
+    assert caplog.messages == [f"Genkit failed: {status}: {line} ; reference {reference}"]
 
 
 def test_an_error_of_genkit_is_logged_with_its_text(caplog: pytest.LogCaptureFixture) -> None:
     body = b'{"message":"no such model","status":"NOT_FOUND","details":{"model":"m"}}'
     reference = str(error_page("http://h/f", 404, JSON, body)).rpartition(" ")[2]
-    told = "Genkit failed: NOT_FOUND: HTTP 404: no such model {'model': 'm'}"
-    assert caplog.messages == [f"{told}; reference {reference}"]
+    line = "Genkit failed: NOT_FOUND: HTTP 404: no such model {'model': 'm'}"
+    assert caplog.messages == [f"{line}; reference {reference}"]
 
 
 def test_a_page_with_status_200_is_no_answer() -> None:
@@ -80,9 +80,9 @@ def test_a_page_with_status_200_is_no_answer() -> None:
 
 def test_the_log_has_what_people_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "usechat.genkit"):
-        said = describe(FlowFailure("INTERNAL", "a secret", {"stack": "deep"}))
-    reference = said.rpartition(" ")[2]
-    assert "secret" not in said
+        sentence = describe(FlowFailure("INTERNAL", "a secret", {"stack": "deep"}))
+    reference = sentence.rpartition(" ")[2]
+    assert "secret" not in sentence
     assert caplog.messages == [f"Genkit failed: INTERNAL: a secret {{'stack': 'deep'}}; reference {reference}"]
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from usechat.cli.targets import load_object
 from usechat.genkit import GenkitChatTransport
+from usechat.targets import load_object
 from usechat.testing import AgentClient
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "genkit" / "notes.py"
@@ -24,11 +24,12 @@ def test_the_example_answers() -> None:
 
 @pytest.mark.parametrize(("approved", "text"), [(False, "was kept."), (True, "was deleted.")])
 def test_the_example_deletes_what_a_person_allows(approved: bool, text: str) -> None:
-    kept = load_object(f"{EXAMPLE}:NOTES")
-    kept["old"] = "Gone?"
+    store = load_object(f"{EXAMPLE}:NOTES")
+    store["old"] = "Gone?"
     with AgentClient(notes(), approve=approved) as client:
         answer = client.ask("delete old")
         answer.assert_legal(sdk="7")
-        assert [tool.name for tool in answer.tools] == ["delete"]
+        # What a denied tool returned is shown, too, as a second call.
+        assert [tool.name for tool in answer.tools] == ["delete"] * (1 if approved else 2)
         assert answer.text == f"The note old {text}"
-    assert ("old" in kept) is not approved
+    assert ("old" in store) is not approved

@@ -26,11 +26,11 @@ def agent(served: Served, **options: Any) -> GenkitChatTransport:
 async def answered(transport: GenkitChatTransport, message: UIMessage, *outcomes: dict[str, Any]) -> UIMessage:
     """Give the tools of a message their outcomes as a page does, and return the message with the rest of the answer."""
     parts = iter(outcomes)
-    given: Any = {
+    page_message: Any = {
         **message,
         "parts": [part | next(parts) if "toolCallId" in part else part for part in cast("list[Any]", message["parts"])],
     }
-    return await answer(transport, asked(user("delete"), given), message=given)
+    return await answer(transport, asked(user("delete"), page_message), message=page_message)
 
 
 async def test_two_calls_of_one_name_without_refs_are_shown_once_and_the_answers_reach_them(served: Served) -> None:
@@ -58,9 +58,10 @@ async def test_a_person_allows_one_call_and_denies_the_other(served: Served) -> 
     transport = agent(served, interrupts="approval")
     waiting = await answer(transport, asked(user("delete")))
     done = await answered(transport, waiting, decision(True), decision(False))
-    first, second = (part for part in cast("list[Any]", done["parts"]) if part["type"] == "tool-delete")
+    first, second, again = (part for part in cast("list[Any]", done["parts"]) if part["type"] == "tool-delete")
     assert first["output"] == "Rome is gone"
     assert (second["input"], second["state"]) == ({"city": "Paris"}, "output-denied")
+    assert (again["input"], again["output"]) == ({"city": "Paris"}, "Paris is still there")
 
 
 async def test_a_mapped_approval_is_a_response(served: Served) -> None:

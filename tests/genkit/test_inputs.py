@@ -21,6 +21,8 @@ from usechat.genkit.inputs import (
 )
 from usechat.turn import Identity
 
+pytestmark = pytest.mark.quick
+
 SESSION = str(uuid.uuid5(uuid.NAMESPACE_URL, "c1"))
 STEP = {"type": "step-start"}
 THOUGHT = {"type": "reasoning", "text": "Hm", "providerMetadata": {"genkit": {"signature": "s"}}}
@@ -44,20 +46,20 @@ async def test_a_text_is_the_last_message() -> None:
 
 async def test_a_history_has_the_roles_user_and_model() -> None:
     system = {"id": "s", "role": "system", "parts": [SAID]}
-    asked = turn(system, user("one"), assistant(STEP, DONE), assistant(STEP, SAID), user("two"))
+    user_turn = turn(system, user("one"), assistant(STEP, DONE), assistant(STEP, SAID), user("two"))
     history = [{"role": "user", "content": "one"}, {"role": "model", "content": "Warm."}]
-    assert history_input(asked) == FlowInput({"message": "two", "conversationHistory": history})
+    assert history_input(user_turn) == FlowInput({"message": "two", "conversationHistory": history})
 
 
 async def test_messages_are_genkit_s_own() -> None:
-    asked = turn(
+    user_turn = turn(
         user("one", PICTURE),
         assistant(
             STEP, THOUGHT, DONE, FAILED, call("open", "input-available"), STEP, SAID, {"type": "data-x", "data": 1}
         ),
         user("two"),
     )
-    assert messages_input(asked).data == {
+    assert messages_input(user_turn).data == {
         "messages": [
             {"role": "user", "content": [{"text": "one"}, {"media": MEDIA}]},
             {
@@ -94,8 +96,8 @@ async def test_messages_that_go_on_after_a_tool_of_the_page_end_in_its_request()
 async def test_what_other_tools_of_that_step_returned_is_pending() -> None:
     approved = {"approval": {"id": "x", "approved": True, "reason": "fine"}}
     waiting = call("genkit-3", "approval-responded", "delete", **approved)
-    asked = turn(user("one"), assistant(STEP, waiting, DONE), pending_calls=frozenset({"genkit-3"}))
-    data = messages_input(asked).data
+    user_turn = turn(user("one"), assistant(STEP, waiting, DONE), pending_calls=frozenset({"genkit-3"}))
+    data = messages_input(user_turn).data
     request = {"name": "delete", "input": {"city": "Rome"}}
     restart = [{"toolRequest": request, "metadata": {"resumed": {"approved": True, "reason": "fine"}}}]
     assert data["resume"] == {"restart": restart}
@@ -122,8 +124,8 @@ async def test_a_regenerated_answer_goes_on_from_the_snapshot_before_it(
     more: dict[str, Any], init: dict[str, str]
 ) -> None:
     before = assistant(SAID, metadata={"genkit": {"snapshotId": "s1"}})
-    asked = turn(user("one"), before, user("two", message_id="u2"), **more)
-    assert agent_input(asked).init == {"sessionId": SESSION, **init}
+    user_turn = turn(user("one"), before, user("two", message_id="u2"), **more)
+    assert agent_input(user_turn).init == {"sessionId": SESSION, **init}
 
 
 async def test_a_regenerated_first_answer_has_no_snapshot() -> None:
@@ -131,10 +133,10 @@ async def test_a_regenerated_first_answer_has_no_snapshot() -> None:
 
 
 async def test_an_agent_without_a_store_gets_what_was_said_as_its_state() -> None:
-    given = stateless_agent_input(turn(user("one"), assistant(SAID), user("two")))
-    assert given.data == {"message": {"role": "user", "content": [{"text": "two"}]}}
+    flow_input = stateless_agent_input(turn(user("one"), assistant(SAID), user("two")))
+    assert flow_input.data == {"message": {"role": "user", "content": [{"text": "two"}]}}
     messages = [{"role": "user", "content": [{"text": "one"}]}, {"role": "model", "content": [{"text": "Warm."}]}]
-    assert given.init == {"state": {"sessionId": SESSION, "messages": messages}}
+    assert flow_input.init == {"state": {"sessionId": SESSION, "messages": messages}}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ async def test_an_approval_can_be_mapped(build: Any) -> None:
         call("r2", "approval-responded", approval={"id": "y", "approved": True, "reason": "why not"}),
         call("r3", "approval-responded", approval={"id": "z", "approved": True}),
     ]
-    asked = turn(user("one"), assistant(STEP, *answers))
-    assert build(asked, map_approval=by_hand).data["resume"] == {
+    user_turn = turn(user("one"), assistant(STEP, *answers))
+    assert build(user_turn, map_approval=by_hand).data["resume"] == {
         "respond": [
             {"toolResponse": {"name": "ask", "ref": "r1", "output": {"answer": False, "about": {"city": "Rome"}}}}
         ],
@@ -202,9 +204,9 @@ async def test_tools_that_are_named_are_answered_by_a_response_and_others_are_re
         call("r1", "approval-responded", "ask", approval={"id": "x", "approved": False, "reason": "No."}),
         call("r2", "approval-responded", approval={"id": "y", "approved": True}),
     ]
-    asked = turn(user("one"), assistant(STEP, *answers))
+    user_turn = turn(user("one"), assistant(STEP, *answers))
     decided = {"approved": False, "reason": "No."}
-    assert build(asked, map_approval=respond_to(["ask"])).data["resume"] == {
+    assert build(user_turn, map_approval=respond_to(["ask"])).data["resume"] == {
         "respond": [{"toolResponse": {"name": "ask", "ref": "r1", "output": decided}}],
         "restart": [{"toolRequest": {**WEATHER, "ref": "r2"}, "metadata": {"resumed": {"approved": True}}}],
     }
@@ -220,18 +222,18 @@ async def test_a_late_ref_is_given_back_with_the_answer() -> None:
     first = call("genkit-1", "output-available", "ask", output="blue", callProviderMetadata={"genkit": {"sign": "s"}})
     second = call("genkit-2", "output-available", "ask", output="red")
     late = {"genkit": {"refs": {"genkit-1": "uuid-1", "genkit-2": "uuid-2", "gone": 4}}}
-    asked = turn(user("one"), assistant(STEP, first, second, metadata=late))
+    user_turn = turn(user("one"), assistant(STEP, first, second, metadata=late))
     answers = [
         {"toolResponse": {"name": "ask", "ref": "uuid-1", "output": "blue"}},
         {"toolResponse": {"name": "ask", "ref": "uuid-2", "output": "red"}},
     ]
-    assert agent_input(asked).data == {"resume": {"respond": answers}}
+    assert agent_input(user_turn).data == {"resume": {"respond": answers}}
     requested = {"name": "ask", "input": {"city": "Rome"}}
-    assert messages_input(asked).data["messages"][-1]["content"] == [
+    assert messages_input(user_turn).data["messages"][-1]["content"] == [
         {"toolRequest": {**requested, "ref": "uuid-1"}, "metadata": {"sign": "s"}},
         {"toolRequest": {**requested, "ref": "uuid-2"}},
     ]
-    assert [known.ref for known in known_calls(asked)] == ["uuid-1", "uuid-2"]
+    assert [tool_request.ref for tool_request in known_calls(user_turn)] == ["uuid-1", "uuid-2"]
 
 
 @pytest.mark.parametrize("build", [text_input, history_input])
@@ -250,8 +252,8 @@ async def test_an_input_can_be_mapped_from_the_text_and_the_body() -> None:
     build = mapped_input(
         {"question": "text", "lang": "body.lang", "unit": "body.units.temperature", "gone": "body.gone"}
     )
-    asked = turn(user("two"), lang="it", units={"temperature": "C"})
-    assert build(asked) == FlowInput({"question": "two", "lang": "it", "unit": "C"})
+    user_turn = turn(user("two"), lang="it", units={"temperature": "C"})
+    assert build(user_turn) == FlowInput({"question": "two", "lang": "it", "unit": "C"})
     assert build(turn(user("two"), units="C")) == FlowInput({"question": "two"})
 
 
@@ -271,10 +273,10 @@ async def test_a_session_is_the_uuid_of_the_chat_and_each_person_has_their_own()
 
 
 async def test_a_signature_comes_back_with_an_answered_call() -> None:
-    told = {"genkit": {"thoughtSignature": "s", "interrupt": True, "ref": "0"}}
-    answered = call("genkit-1", "output-available", output=1, callProviderMetadata=told)
+    metadata = {"genkit": {"thoughtSignature": "s", "interrupt": True, "ref": "0"}}
+    part = call("genkit-1", "output-available", output=1, callProviderMetadata=metadata)
     waiting = call("r2", "approval-responded", "delete", approval={"id": "x", "approved": True})
-    messages = messages_input(turn(user("one"), assistant(STEP, answered, STEP, waiting))).data["messages"]
+    messages = messages_input(turn(user("one"), assistant(STEP, part, STEP, waiting))).data["messages"]
     request = {"toolRequest": {**WEATHER, "ref": "0"}, "metadata": {"thoughtSignature": "s"}}
     assert messages[1]["content"] == [request]
 
@@ -282,11 +284,11 @@ async def test_a_signature_comes_back_with_an_answered_call() -> None:
 @pytest.mark.parametrize("forged", [None, 4, "x", {"genkit": None}, {"genkit": {"ref": 4, "refs": 4, "snapshotId": 4}}])
 async def test_forged_metadata_does_no_harm(forged: Any) -> None:
     part = call("r1", "output-available", output=1, callProviderMetadata=forged, providerMetadata=forged)
-    thought = {"type": "reasoning", "text": "Hm", "providerMetadata": forged}
-    before = assistant(STEP, thought, part, metadata=forged)
-    asked = turn(user("one"), before, user("two"), trigger="regenerate-message")
-    assert agent_input(asked).init == {"sessionId": SESSION}
-    assert len(messages_input(asked).data["messages"]) == 4
+    reasoning = {"type": "reasoning", "text": "Hm", "providerMetadata": forged}
+    before = assistant(STEP, reasoning, part, metadata=forged)
+    user_turn = turn(user("one"), before, user("two"), trigger="regenerate-message")
+    assert agent_input(user_turn).init == {"sessionId": SESSION}
+    assert len(messages_input(user_turn).data["messages"]) == 4
 
 
 async def test_files_of_earlier_messages_are_named_in_the_history() -> None:
@@ -317,21 +319,23 @@ def restart(city: str, approved: bool, **ref: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("build", [messages_input, stateless_agent_input])
 async def test_calls_that_only_their_order_tells_apart_get_refs_of_our_own(build: Any) -> None:
-    given = build(turn(user("one"), assistant(STEP, own("genkit-1", "Rome", True), own("genkit-2", "Paris", False))))
-    assert given.data["resume"]["restart"] == [
+    flow_input = build(
+        turn(user("one"), assistant(STEP, own("genkit-1", "Rome", True), own("genkit-2", "Paris", False)))
+    )
+    assert flow_input.data["resume"]["restart"] == [
         restart("Rome", True, ref="genkit-1"),
         restart("Paris", False, ref="genkit-2"),
     ]
-    messages = given.data.get("messages") or given.init["state"]["messages"]
+    messages = flow_input.data.get("messages") or flow_input.init["state"]["messages"]
     assert [part["toolRequest"].get("ref") for part in messages[-1]["content"]] == ["genkit-1", "genkit-2"]
 
 
 async def test_a_call_that_its_name_tells_apart_gets_no_ref() -> None:
     other = call("genkit-2", "output-available", output=4)
-    given = messages_input(
+    flow_input = messages_input(
         turn(user("one"), assistant(STEP, own("genkit-1", "Rome", True), other), pending_calls=frozenset())
     )
-    assert given.data["resume"] == {"restart": [restart("Rome", True)]}
+    assert flow_input.data["resume"] == {"restart": [restart("Rome", True)]}
 
 
 @pytest.mark.parametrize(
@@ -362,12 +366,12 @@ async def test_an_agent_with_a_store_is_given_equal_answers() -> None:
 @pytest.mark.parametrize("output", [None, False, 0, ""])
 @pytest.mark.parametrize("build", [agent_input, stateless_agent_input, messages_input])
 async def test_a_pending_output_that_javascript_would_ignore_is_a_response_too(build: Any, output: Any) -> None:
-    asked = turn(
+    user_turn = turn(
         user("one"),
         assistant(STEP, own("r1", "Rome", True), call("r2", "output-available", output=output)),
         pending_calls=frozenset(),
     )
-    assert build(asked).data["resume"] == {
+    assert build(user_turn).data["resume"] == {
         "respond": [{"toolResponse": {"name": "weather", "ref": "r2", "output": output}}],
         "restart": [restart("Rome", True, ref="r1")],
     }
@@ -376,5 +380,5 @@ async def test_a_pending_output_that_javascript_would_ignore_is_a_response_too(b
 @pytest.mark.parametrize("output", ["cold", {}, [], 1])
 async def test_any_other_pending_output_is_known_to_genkit(output: Any) -> None:
     step = [own("r1", "Rome", True), call("r2", "output-available", output=output)]
-    asked = turn(user("one"), assistant(STEP, *step), pending_calls=frozenset())
-    assert agent_input(asked).data["resume"] == {"restart": [restart("Rome", True, ref="r1")]}
+    user_turn = turn(user("one"), assistant(STEP, *step), pending_calls=frozenset())
+    assert agent_input(user_turn).data["resume"] == {"restart": [restart("Rome", True, ref="r1")]}

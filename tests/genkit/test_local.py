@@ -10,7 +10,7 @@ from tests.genkit.asking import answer, asked, assistant, context, shown, until,
 from usechat import parts as p
 from usechat.errors import CannotAnswer, StreamFailed
 from usechat.genkit import FlowInput, GenkitChatTransport
-from usechat.genkit.transport import source_of
+from usechat.genkit.transport import _warn_of_denied_tool, source_of
 from usechat.protocol.request import ChatRequest
 from usechat.sources import as_source
 from usechat.turn import Identity
@@ -36,7 +36,7 @@ _numbers = iter(range(1_000_000))
 
 
 def ask(*messages: Any) -> ChatRequest:
-    """Return a request of a chat of its own: agents remember."""
+    """Return a request of a new chat, because agents remember chats."""
     return ChatRequest.parse({"id": f"in-process-{next(_numbers)}", "messages": list(messages)})
 
 
@@ -93,8 +93,8 @@ async def test_a_flow_may_stream_strings_or_nothing(flow: Any, parts: list[Any])
 )
 async def test_the_schema_of_a_flow_decides_what_it_gets(flow: Any, text: str) -> None:
     earlier = [user("one"), assistant({"type": "text", "text": "Two."})]
-    said = await answer(GenkitChatTransport(flow), ask(*earlier, user("hello", message_id="u2")))
-    assert shown(said) == [STEP, ("text", text)]
+    message = await answer(GenkitChatTransport(flow), ask(*earlier, user("hello", message_id="u2")))
+    assert shown(message) == [STEP, ("text", text)]
 
 
 PICTURE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA"}
@@ -113,8 +113,8 @@ async def test_a_mapper_shows_chunks_of_another_kind() -> None:
     def mapper(chunk: Any) -> list[p.Part]:
         return [p.Data("status", chunk["status"])]
 
-    said = await say(scripted.statuses, "hi", map_chunk=mapper)
-    assert said == [("data-status", "looking"), STEP, ("text", "You said: hi")]
+    parts = await say(scripted.statuses, "hi", map_chunk=mapper)
+    assert parts == [("data-status", "looking"), STEP, ("text", "You said: hi")]
 
 
 async def test_the_last_message_is_a_variable_of_a_template() -> None:
@@ -141,8 +141,8 @@ async def test_an_answered_interrupt_goes_on(name: str, interrupts: Any, outcome
         assert call["state"] == "approval-requested"
         call |= {"state": "approval-responded", "approval": {"id": call["approval"]["id"], "approved": True}}
     again = ChatRequest.parse({"id": first.chat_id, "messages": [*first.messages, message]})
-    said = shown(await answer(transport, again, message=message))
-    assert said[2:] == [
+    parts = shown(await answer(transport, again, message=message))
+    assert parts[2:] == [
         ("tool-delete", outcome),
         ("tool-weather", {"city": "Oslo", "celsius": 4}),
         STEP,
@@ -150,16 +150,35 @@ async def test_an_answered_interrupt_goes_on(name: str, interrupts: Any, outcome
     ]
 
 
+@pytest.mark.parametrize("name", ["agent", "stateless agent", "prompt"])
+async def test_the_output_of_a_denied_tool_is_shown_and_the_log_says_what_the_tool_must_test(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _warn_of_denied_tool.cache_clear()  # it is logged once per process
+    transport = GenkitChatTransport(SPEAKERS[name], interrupts="approval", sdk="7")
+    first = ask(user("delete"))
+    message: Any = await answer(transport, first)
+    call = next(part for part in message["parts"] if part["type"] == "tool-delete")
+    call |= {"state": "approval-responded", "approval": {"id": call["approval"]["id"], "approved": False}}
+    again = ChatRequest.parse({"id": first.chat_id, "messages": [*first.messages, message]})
+    done: Any = await answer(transport, again, message=message)
+    denied, ran = (part for part in done["parts"] if part["type"] == "tool-delete")
+    assert (denied["state"], ran["output"]) == ("output-denied", "Rome is still there")
+    assert ran["toolMetadata"] == {"genkit": {"ranAfterDenial": True}}
+    [line] = [line for line in caplog.messages if "resumed.approved" in line]
+    assert line.startswith("the tool delete was denied and returned an output")
+
+
 async def test_an_agent_remembers_its_session() -> None:
     transport = GenkitChatTransport(scripted.agent)
     first = await answer(transport, asked(user("hello")))
     second: Any = await answer(transport, asked(user("hello"), assistant(), user("think", message_id="u2")))
-    told: Any = first
-    assert told["metadata"]["genkit"]["sessionId"] == second["metadata"]["genkit"]["sessionId"]
+    answer_message: Any = first
+    assert answer_message["metadata"]["genkit"]["sessionId"] == second["metadata"]["genkit"]["sessionId"]
     snapshot = await scripted.agent.get_snapshot_data(session_id=second["metadata"]["genkit"]["sessionId"])
     assert snapshot is not None
     assert snapshot.state is not None
-    assert [said.role for said in snapshot.state.messages or []] == ["user", "model", "user", "model"]
+    assert [message.role for message in snapshot.state.messages or []] == ["user", "model", "user", "model"]
 
 
 async def test_a_flow_finds_who_asks_and_its_turn() -> None:
@@ -167,12 +186,12 @@ async def test_a_flow_finds_who_asks_and_its_turn() -> None:
         return p.Data("genkit-result", {"context": context, "chat": "c1"})
 
     async def told(identity: Identity | None) -> list[p.Part]:
-        heard: list[p.Part] = []
+        parts: list[p.Part] = []
         asking = context(user("hi"), identity=identity)
-        asking.connect(heard.append)
+        asking.connect(parts.append)
         asking.enter()
         await GenkitChatTransport(scripted.who, send_data=True).drive(asking)
-        return heard[:-1]
+        return parts[:-1]
 
     claims = {"role": "guest"}
     assert await told(Identity("ada", claims)) == [said({"auth": {"uid": "ada", "claims": claims}})]
@@ -250,6 +269,17 @@ async def test_a_public_error_is_shown_as_it_is() -> None:
         await say(scripted.refusing, "public here")
 
 
+@pytest.mark.parametrize(
+    "speaker", [scripted.chat_flow, scripted.agent, scripted.prompt], ids=["flow", "agent", "prompt"]
+)
+async def test_a_public_error_of_genkit_inside_a_model_is_shown_when_asked_for(speaker: Any) -> None:
+    """The response of the model has its text and its status, as that of every GenkitError."""
+    for expected, is_shown in (("The agent gets too many requests", False), ("The quota of today is used up.", True)):
+        transport = GenkitChatTransport(speaker, show_public_errors=is_shown)
+        with pytest.raises(StreamFailed, match=f"^{expected}.* Reference: "):
+            await answer(transport, ask(user("refuse")))
+
+
 async def test_any_other_error_is_a_reference() -> None:
     with pytest.raises(StreamFailed, match=r"^An error occurred\. Reference: "):
         await say(scripted.refusing, "secret")
@@ -276,11 +306,11 @@ def test_what_is_no_chat_is_refused_at_once() -> None:
         GenkitChatTransport(4)
 
 
-@pytest.mark.parametrize("found", [*SPEAKERS.values(), scripted.echo])
-def test_genkit_s_objects_are_recognised(found: Any) -> None:
-    assert isinstance(as_source(found), GenkitChatTransport)
+@pytest.mark.parametrize("flow", [*SPEAKERS.values(), scripted.echo])
+def test_genkit_s_objects_are_recognised(flow: Any) -> None:
+    assert isinstance(as_source(flow), GenkitChatTransport)
 
 
-@pytest.mark.parametrize("found", [scripted.ai, scripted.weather])
-def test_other_objects_of_genkit_do_not_answer(found: Any) -> None:
-    assert source_of(found) is None
+@pytest.mark.parametrize("action", [scripted.ai, scripted.weather])
+def test_other_objects_of_genkit_do_not_answer(action: Any) -> None:
+    assert source_of(action) is None

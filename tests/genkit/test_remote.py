@@ -46,13 +46,13 @@ async def listening(request: Request) -> Response:
 async def durable(request: Request) -> Response:
     ATTACHED.append(request.headers.get(STREAM_ID))
     headers = {STREAM_ID: "s1"}
-    said = [f'data: {{"message":"{word}"}}\n\n' for word in ("One ", "two ", "three")]
+    frames = [f'data: {{"message":"{word}"}}\n\n' for word in ("One ", "two ", "three")]
     match len(ATTACHED):
         case 1:
-            return StreamingResponse(cut(*said[:1]), headers=headers)
+            return StreamingResponse(cut(*frames[:1]), headers=headers)
         case 2:
-            return StreamingResponse(cut(*said[:2]), headers=headers)
-    return StreamingResponse(iter([*said, 'data: {"result":null}\n\n']), headers=headers)
+            return StreamingResponse(cut(*frames[:2]), headers=headers)
+    return StreamingResponse(iter([*frames, 'data: {"result":null}\n\n']), headers=headers)
 
 
 async def restarting(request: Request) -> Response:
@@ -163,11 +163,11 @@ PAGE = {
 async def test_headers_are_passed_on_by_a_list_and_own_ones_win(served: Served) -> None:
     flow = RemoteFlow(url(served, "listening"), headers={"x-request-id": "own", "x-key": "k"}, pass_on=PASSED_ON)
     await events(flow, FlowInput("hi"), turn(user("hi"), headers=PAGE))
-    heard = HEARD[0][0]
-    assert (heard["accept-language"], heard["x-request-id"], heard["x-key"]) == ("it", "own", "k")
-    assert heard["accept"] == "text/event-stream"
-    assert heard["host"].startswith("127.0.0.1")
-    assert "cookie" not in heard
+    headers = HEARD[0][0]
+    assert (headers["accept-language"], headers["x-request-id"], headers["x-key"]) == ("it", "own", "k")
+    assert headers["accept"] == "text/event-stream"
+    assert headers["host"].startswith("127.0.0.1")
+    assert "cookie" not in headers
 
 
 async def test_the_token_of_the_page_is_passed_on_only_if_it_is_named(served: Served) -> None:
@@ -219,10 +219,10 @@ async def test_builders_are_chosen_by_the_user(served: Served) -> None:
 
 
 async def test_a_flow_without_tools_of_the_page_is_not_asked_again(served: Served) -> None:
-    answered = {"type": "tool-ask", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1}
+    part = {"type": "tool-ask", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1}
     transport = GenkitChatTransport(url(served, "listening"))
     with pytest.raises(StreamFailed, match="cannot continue with a tool"):
-        await answer(transport, asked(user("hi"), assistant(answered)))
+        await answer(transport, asked(user("hi"), assistant(part)))
     assert HEARD == []
 
 
@@ -238,7 +238,7 @@ async def test_what_is_not_genkit_is_in_the_log_with_its_first_bytes(
     with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
         await say(GenkitChatTransport(url(served, "elsewhere")))
     address = url(served, "elsewhere")
-    assert f"what answers at {address} is not a Genkit flow: HTTP 200, application/json, it begins with" in caplog.text
+    assert f"{address} is not a Genkit flow: HTTP 200, application/json, it begins with" in caplog.text
     assert """b'{"hello": "world"}'""" in caplog.text
 
 
@@ -256,7 +256,7 @@ async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error_w
         address = f"http://127.0.0.1:{running.port}/flow"
         with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
             await say(GenkitChatTransport(address))
-    assert f"what answers at {address} is not a Genkit flow" in caplog.text
+    assert f"{address} is not a Genkit flow" in caplog.text
     assert f"it begins with {body.encode()!r}" in caplog.text
 
 
@@ -280,7 +280,7 @@ async def test_a_stream_of_another_server_is_in_the_log_with_its_first_bytes(
         address = f"http://127.0.0.1:{running.port}/flow"
         with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
             await say(GenkitChatTransport(address))
-    assert f"what answers at {address} is not a Genkit flow: HTTP 200, text/event-stream, it begins" in caplog.text
+    assert f"{address} is not a Genkit flow: HTTP 200, text/event-stream, it begins" in caplog.text
     assert repr(body.encode()) in caplog.text
 
 
@@ -317,11 +317,11 @@ async def test_an_encoding_that_is_false_is_an_error_of_the_server(
 
 
 @pytest.mark.parametrize(
-    ("build_input", "got"),
+    ("build_input", "shape"),
     [(None, "an object with message, conversationHistory"), (text_input, "a text")],
 )
 async def test_a_flow_that_has_only_failed_may_take_another_input(
-    build_input: Any, got: str, caplog: pytest.LogCaptureFixture
+    build_input: Any, shape: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """JavaScript reports an input of another schema as an internal error."""
     answers = iter(
@@ -337,7 +337,7 @@ async def test_a_flow_that_has_only_failed_may_take_another_input(
         first, second, third = (ChatRequest.parse({"id": chat, "messages": [user("hi")]}) for chat in ("1", "2", "3"))
         with pytest.raises(StreamFailed):
             await answer(transport, first)
-        assert f"{address} has only failed so far. It got {got}. If it takes something else, name its" in caplog.text
+        assert f"{address} has only failed so far. It got {shape}. If it takes something else, name its" in caplog.text
         caplog.clear()
         assert text_of(await answer(transport, second)) == "Hi"
         with pytest.raises(StreamFailed):
@@ -350,7 +350,7 @@ async def test_a_flow_that_has_only_failed_may_take_another_input(
 
 @pytest.mark.parametrize("name", ["told", "told_at_once"])
 @pytest.mark.parametrize(
-    ("failure", "hidden", "shown"),
+    ("failure", "hidden", "sentence"),
     [
         ("INVALID_ARGUMENT|Name a city.", "The agent did not accept this message.", "Name a city."),
         ("INVALID_ARGUMENT|INVALID_ARGUMENT: Name a city.", "The agent did not accept this message.", "Name a city."),
@@ -359,9 +359,9 @@ async def test_a_flow_that_has_only_failed_may_take_another_input(
     ],
 )
 async def test_a_public_error_is_shown_when_asked_for(
-    served: Served, name: str, failure: str, hidden: str, shown: str
+    served: Served, name: str, failure: str, hidden: str, sentence: str
 ) -> None:
-    for expected, is_shown in ((hidden, False), (shown, True)):
+    for expected, is_shown in ((hidden, False), (sentence, True)):
         transport = GenkitChatTransport(url(served, name), build_input=text_input, show_public_errors=is_shown)
         with pytest.raises(StreamFailed, match=f"^{expected}.* Reference: "):
             await answer(transport, asked(user(failure)))
@@ -434,8 +434,8 @@ async def test_a_tool_that_the_reflection_server_lists_as_never_restarted_is_ans
         transport = GenkitChatTransport(
             f"{address}/flows/ask", reflection=f"{address}/reflection", interrupts="approval"
         )
-        shown: Any = assistant({"type": "step-start"}, call)
-        await answer(transport, asked(user("hi"), shown), message=shown)
+        message: Any = assistant({"type": "step-start"}, call)
+        await answer(transport, asked(user("hi"), message), message=message)
     assert [body["data"]["resume"] for _, body in HEARD] == [resume]
 
 

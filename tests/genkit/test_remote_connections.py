@@ -57,7 +57,9 @@ async def large(_request: Request) -> Response:
     return StreamingResponse(iter([f'data: {{"message":"{text}"}}\n\n', 'data: {"result":null}\n\n']))
 
 
-APP = Starlette(routes=[Route(f"/{made.__name__}", made, methods=["POST"]) for made in (silent, moved, echo, large)])
+APP = Starlette(
+    routes=[Route(f"/{handler.__name__}", handler, methods=["POST"]) for handler in (silent, moved, echo, large)]
+)
 
 
 @pytest.fixture(scope="module")

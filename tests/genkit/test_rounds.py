@@ -28,27 +28,27 @@ def goes_on(message: UIMessage) -> bool:
 
 def check_first(played: Round, message: UIMessage) -> None:
     """Check that each tool is shown once, in the state that it has."""
-    shown, runs = calls_of(message), played.runs
-    assert [(call["type"], call["input"]) for call in shown] == [(f"tool-{run.name}", run.input) for run in runs]
+    calls, runs = calls_of(message), played.runs
+    assert [(call["type"], call["input"]) for call in calls] == [(f"tool-{run.name}", run.input) for run in runs]
     waiting = "input-available" if played.interrupts == "tool" else "approval-requested"
-    for call, run in zip(shown, runs, strict=True):
+    for call, run in zip(calls, runs, strict=True):
         assert "preliminary" not in call
         assert call["state"] == (waiting if run.output == INTERRUPTED else "output-available")
         if played.is_interrupted and run.output != INTERRUPTED:
             assert call["output"] == run.output
     if not played.is_interrupted:
-        check_outputs(played, shown, [run.output for run in runs])
+        check_outputs(played, calls, [run.output for run in runs])
 
 
-def check_outputs(played: Round, shown: list[Any], outputs: list[Any]) -> None:
+def check_outputs(played: Round, calls: list[Any], outputs: list[Any]) -> None:
     """Check that calls have their own outputs, or at least outputs of their tool with a mark that says so."""
     names = Counter(run.name for run in played.runs)
-    for call, run, output in zip(shown, played.runs, outputs, strict=True):
+    for call, run, output in zip(calls, played.runs, outputs, strict=True):
         is_clear = played.upstream.refs == "given" or not played.upstream.by_completion or names[run.name] == 1
         assert call["output"] == output or not is_clear
         is_marked = call.get("toolMetadata") == {"genkit": {"matchedBy": "order"}}
         assert is_marked or call["output"] == output
-    kinds = [[str(value) for value in values] for values in ([call["output"] for call in shown], outputs)]
+    kinds = [[str(value) for value in values] for values in ([call["output"] for call in calls], outputs)]
     assert Counter(kinds[0]) == Counter(kinds[1])
 
 
@@ -75,16 +75,16 @@ def expected(run: ToolRun, call: Any) -> Any:
 
 async def check_rest(played: Round, message: UIMessage, order: list[int], build_input: Any) -> None:
     try:
-        given = build_input(played.turn(message))
+        flow_input = build_input(played.turn(message))
     except PublicError:
         names = Counter(run.name for run in played.runs)
         assert build_input is agent_input
         assert played.upstream.refs == "none"
         assert max(names.values()) > 1
         return
-    pending = played.stored() if build_input is agent_input else given.data["messages"][-1]["content"]
+    pending = played.stored() if build_input is agent_input else flow_input.data["messages"][-1]["content"]
     pending = [part for part in pending if "toolRequest" in part]
-    answers = played.resolve(pending, given.data["resume"])
+    answers = played.resolve(pending, flow_input.data["resume"])
     assert answers == [expected(run, call) for run, call in zip(played.runs, calls_of(message), strict=True)]
     done = played.resumed(message, answers, order, pending=pending)
     for call, before, answer in zip(calls_of(done), calls_of(message), answers, strict=True):

@@ -68,8 +68,8 @@ HISTORY = [{"role": "user", "content": "one"}, {"role": "model", "content": "War
     ],
 )
 async def test_a_flow_that_forbids_other_keys_gets_those_that_it_names(schema: dict[str, Any], data: Any) -> None:
-    said = assistant({"type": "text", "text": "Warm."})
-    assert input_for("flow", schema)(turn(user("one"), said, user("two"))).data == data
+    message = assistant({"type": "text", "text": "Warm."})
+    assert input_for("flow", schema)(turn(user("one"), message, user("two"))).data == data
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Genkit behind `usechat serve` and in a route of one's own."""
+"""Genkit behind `usechat serve` and in a custom route."""
 
 import json
 import sys
@@ -21,16 +21,16 @@ from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import ServedAnswer
 from usechat.errors import MissingDependency
 from usechat.genkit.target import GenkitOptions, GenkitTarget
 from usechat.protocol.request import ChatRequest
+from usechat.targets import TargetAgent
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
 
 
-def open_target(target: str, **options: Any) -> ServedAnswer:
+def open_target(target: str, **options: Any) -> TargetAgent:
     return GenkitTarget().open(target, GenkitOptions(**options), COMMON)
 
 
@@ -136,8 +136,8 @@ def test_the_options_reach_the_flow(tmp_path: Path, upstream: Served) -> None:
     options = ["--input", "question=text,lang=body.lang", "--upstream-token", "token", "--header", "x-key: a=b"]
     with serve_process(tmp_path, "--as", "genkit", address, *options, "--send-data", "--pass-on", "x-team") as served:
         page = {"authorization": "Bearer of-the-page", "x-team": "blue", "x-other": "gone"}
-        asked = {**question("hi"), "lang": "it"}
-        body = httpx2.post(f"{served.url}/api/chat", json=asked, headers=page, timeout=PATIENCE).text
+        request = {**question("hi"), "lang": "it"}
+        body = httpx2.post(f"{served.url}/api/chat", json=request, headers=page, timeout=PATIENCE).text
     assert "data-genkit-chunk" in body
     ((headers, data),) = HEARD
     assert data == {"data": {"question": "hi", "lang": "it"}}
@@ -150,9 +150,9 @@ async def test_the_tools_that_are_named_are_answered_by_a_response(upstream: Ser
     address = f"http://127.0.0.1:{upstream.port}/genkit/ask#messages"
     part = {"type": "tool-confirm", "toolCallId": "r1", "state": "approval-responded", "input": {}}
     message = {"id": "a1", "role": "assistant", "parts": [{**part, "approval": {"id": "x", "approved": True}}]}
-    asked = ChatRequest.parse({"id": "c1", "messages": [*question("hi")["messages"], message]})
-    transport = open_target(address, interrupts="approval", respond_to=("confirm", "ask")).answer
-    assert [chunk async for chunk in await transport.send_messages(asked)]
+    request = ChatRequest.parse({"id": "c1", "messages": [*question("hi")["messages"], message]})
+    transport = open_target(address, interrupts="approval", respond_to=("confirm", "ask")).agent
+    assert [chunk async for chunk in await transport.send_messages(request)]
     ((_, data),) = HEARD
     assert data["data"]["resume"] == {
         "respond": [{"toolResponse": {"name": "confirm", "ref": "r1", "output": {"approved": True}}}]
@@ -181,8 +181,8 @@ def test_the_option_for_interrupts_decides_what_the_page_gets(
         with serve_process(tmp_path, "--as", "genkit", address, *options, "--sdk", "7") as served:
             body = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE).text
     frames = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
-    asked = [frame["toolCallId"] for frame in frames if frame["type"] == "tool-approval-request"]
-    assert asked == ([] if kind is None else [kind])
+    call_ids = [frame["toolCallId"] for frame in frames if frame["type"] == "tool-approval-request"]
+    assert call_ids == ([] if kind is None else [kind])
     assert "tool-input-available" in [frame["type"] for frame in frames]
 
 
@@ -218,13 +218,13 @@ def test_the_path_of_the_specification_resumes_and_stops(tmp_path: Path) -> None
         path = f"{served.url}/endless/stream"
         with httpx2.stream("POST", path, json=question("hi", chat_id="c1"), timeout=PATIENCE) as posted:
             first = posted.iter_bytes()
-            begun = next(first)
+            first_frame = next(first)
             assert httpx2.get(f"{path}/c1", timeout=PATIENCE).status_code == 200
             with httpx2.stream("GET", f"{path}/c1/stream", timeout=PATIENCE) as resumed:
                 again = resumed.iter_bytes()
                 begun_again = next(again)
                 assert httpx2.post(f"{path}/c1/stop", timeout=PATIENCE).is_success
-                assert said(begun + b"".join(first)) == said(begun_again + b"".join(again)) == "Wait"
+                assert said(first_frame + b"".join(first)) == said(begun_again + b"".join(again)) == "Wait"
 
 
 async def test_a_flow_answers_in_a_route_of_one_s_own() -> None:
@@ -244,8 +244,8 @@ def test_the_command_serves_a_flow(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     with serve_process(tmp_path, "--as", "genkit", "mine:chat_flow") as served:
         for path in ("api/chat", "chatFlow/stream"):
-            asked = question("hello", chat_id=path.replace("/", "-"))
-            answer = httpx2.post(f"{served.url}/{path}", json=asked, timeout=PATIENCE)
+            request = question("hello", chat_id=path.replace("/", "-"))
+            answer = httpx2.post(f"{served.url}/{path}", json=request, timeout=PATIENCE)
             assert said(answer.content) == "Hello"
         assert "  POST /chatFlow/stream\n" in served.written
     with serve_process(tmp_path, "mine:words") as served:

@@ -16,6 +16,8 @@ from usechat.genkit.wire import (
     failure_of,
 )
 
+pytestmark = pytest.mark.quick
+
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "genkit"
 HEL = FlowChunk({"role": "model", "index": 0, "content": [{"text": "Hel"}]})
 
@@ -49,7 +51,7 @@ def test_a_server_s_stream_is_read_however_it_is_cut_into_pieces(name: str, size
 
 
 @pytest.mark.parametrize(
-    ("body", "events"),
+    ("body", "expected"),
     [
         (b'data: {"message":"a"}\ndata: {"message":"b"}\n\n', [FlowChunk("a"), FlowChunk("b")]),
         (b'data:{"message":"a"}\r\n\r\ndata: {"result":1}\r\n\r\n', [FlowChunk("a"), FlowResult(1)]),
@@ -77,13 +79,13 @@ def test_a_server_s_stream_is_read_however_it_is_cut_into_pieces(name: str, size
         (b'data: {"error": oops}\n\n', [FlowFailure("INTERNAL", "", '{"error": oops}')]),
     ],
 )
-def test_frames_are_read_with_tolerance(body: bytes, events: list[FlowEvent] | None) -> None:
-    found = read(body)
-    if events is None:  # not a number is not equal to itself
-        assert len(found) == 1
-        assert isinstance(found[0], FlowChunk)
+def test_frames_are_read_with_tolerance(body: bytes, expected: list[FlowEvent] | None) -> None:
+    events = read(body)
+    if expected is None:  # not a number is not equal to itself
+        assert len(events) == 1
+        assert isinstance(events[0], FlowChunk)
     else:
-        assert found == events
+        assert events == expected
 
 
 def test_a_frame_has_a_limit() -> None:

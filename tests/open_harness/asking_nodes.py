@@ -6,26 +6,26 @@ from typing import Any
 from usechat.open_harness import NodeContext, NodeRegistry, default_registry
 
 
-async def delete(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
+async def delete(fields: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
     """Ask whether a file may be deleted, and say what was done."""
-    path = given["path"]
+    path = fields["path"]
     call = {"type": "agent:tool", "toolCallId": f"call_{path}", "toolName": "delete", "toolInput": {"path": path}}
     context.emit(call)
     decision = await context.ask(f"call_{path}")
-    said = f"{path} stays: {decision.reason}. "
+    text = f"{path} stays: {decision.reason}. "
     if decision.approved:
         context.emit({**call, "toolOutput": f"{path} is gone"})
-        said = f"{path} is gone. "
+        text = f"{path} is gone. "
     while (command := context.inbox.next()) is not None:
-        said += f"You wrote {command['message']!r}. "
-    context.emit({"type": "agent:text", "content": said})
-    return {"text": said}
+        text += f"You wrote {command['message']!r}. "
+    context.emit({"type": "agent:text", "content": text})
+    return {"text": text}
 
 
 def registry() -> NodeRegistry:
-    found = default_registry()
-    found.add("delete", delete)
-    return found
+    nodes = default_registry()
+    nodes.add("delete", delete)
+    return nodes
 
 
 def node(path: str, **fields: Any) -> dict[str, Any]:

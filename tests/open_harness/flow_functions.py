@@ -141,7 +141,7 @@ async def meets(fields: Mapping[str, Any], context: NodeContext) -> Any:
     return context.node_id
 
 
-async def waits_for_a_resume(_given: Mapping[str, Any], context: NodeContext) -> Any:
+async def waits_for_a_resume(_fields: Mapping[str, Any], context: NodeContext) -> Any:
     """Wait for ever, unless the flow was resumed."""
     if context.resume_message is None:
         sys.stdout.write("waiting\n")

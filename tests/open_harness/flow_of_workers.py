@@ -17,7 +17,7 @@ nodes:
 """It is served from a directory that also has this module."""
 
 
-async def talks(_given: Mapping[str, Any], context: NodeContext) -> Any:
+async def talks(_fields: Mapping[str, Any], context: NodeContext) -> Any:
     """Repeat what is heard, until somebody says bye."""
     context.emit({"type": "agent:text:delta", "content": "Hello. "})
     async for command in context.inbox:
@@ -28,7 +28,7 @@ async def talks(_given: Mapping[str, Any], context: NodeContext) -> Any:
     return None
 
 
-async def deaf(_given: Mapping[str, Any], context: NodeContext) -> Any:
+async def deaf(_fields: Mapping[str, Any], context: NodeContext) -> Any:
     """Speak, and end without reading what was sent, as soon as something was."""
     context.emit({"type": "agent:text:delta", "content": "Not listening. "})
     while not len(context.inbox):  # noqa: ASYNC110 (it must not read)

@@ -14,8 +14,8 @@ DEADLINE: Final = 60
 """Seconds after which a flow has not ended; a loaded machine is slow."""
 
 
-class Heard:
-    """What a runtime says."""
+class EventLog:
+    """The events of a runtime."""
 
     def __init__(self, runtime: FlowRuntime) -> None:
         self.events: list[Event] = []
@@ -29,15 +29,15 @@ class Heard:
         """Return the events without times, with names for run ids."""
         names: dict[str, str] = {}
         counts: Counter[str] = Counter()
-        told = []
+        events = []
         for event in self.events:
             run_id, node = event.get("runId"), str(event.get("nodeId"))
             if run_id is not None and run_id not in names:
                 counts[node] += 1
                 names[run_id] = f"{node}.{counts[node]}"
-            kept = {key: value for key, value in event.items() if key != "timestamp"}
-            told.append({**kept, "runId": names[run_id]} if run_id is not None else kept)
-        return told
+            fields = {key: value for key, value in event.items() if key != "timestamp"}
+            events.append({**fields, "runId": names[run_id]} if run_id is not None else fields)
+        return events
 
     def brief(self) -> list[str]:
         """Return each event as one short text: its type, and whom it is about."""
@@ -56,12 +56,12 @@ def _brief(event: Mapping[str, Any]) -> str:
     return event["type"] if about is None else f"{event['type']} {about}"
 
 
-async def run(flow: Any, flow_input: Mapping[str, Any] | None = None, **options: Any) -> tuple[Heard, Snapshot]:
+async def run(flow: Any, flow_input: Mapping[str, Any] | None = None, **options: Any) -> tuple[EventLog, Snapshot]:
     """Run a flow to its end; one that does not end is stopped, and the test fails."""
     runtime = FlowRuntime(flow, **options)
-    heard = Heard(runtime)
+    log = EventLog(runtime)
     async with asyncio.timeout(DEADLINE):
-        return heard, await runtime.run(flow_input)
+        return log, await runtime.run(flow_input)
 
 
 def constant(node_id: str, value: Any = None, **fields: Any) -> dict[str, Any]:

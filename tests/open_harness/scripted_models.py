@@ -30,14 +30,14 @@ def spoken(messages: Sequence[ModelMessage]) -> list[tuple[str, Any]]:
 
 
 class Script:
-    """Answers each request with the next list of steps; `asked` holds what the model was told each time.
+    """Answers each request with the next list of steps; `requests` holds what the model was told each time.
 
     A step is a piece of text or of thinking, a call of a tool, an exception to raise, or an event to wait for.
     """
 
     def __init__(self, *answers: Sequence[Step]) -> None:
         self._answers = list(answers)
-        self.asked: list[list[tuple[str, Any]]] = []
+        self.requests: list[list[tuple[str, Any]]] = []
         self.instructions: list[str | None] = []
         self.thinking: list[Any] = []
 
@@ -51,7 +51,7 @@ class Script:
         return default_registry(default_model=self.model)
 
     async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        self.asked.append(spoken(messages))
+        self.requests.append(spoken(messages))
         self.instructions.append(info.instructions)
         self.thinking.append(info.model_request_parameters.thinking)
         steps = self._answers.pop(0) if self._answers else ["nothing left to say"]

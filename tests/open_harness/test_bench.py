@@ -1,5 +1,7 @@
 """The benchmark of flows measures what it says. Nothing is judged by the clock."""
 
+import pytest
+
 from bench.machine import Circumstances
 from bench.open_harness import (
     LISTS,
@@ -15,6 +17,8 @@ from bench.open_harness import (
     report,
 )
 from bench.rounds import Figure
+
+pytestmark = pytest.mark.once
 
 
 def results(p50: float, longest: float, peak: int) -> FlowResults:
@@ -57,7 +61,7 @@ def test_the_goals_are_judged() -> None:
 
 
 def test_the_report_names_ways_and_figures() -> None:
-    told = report(results(20.0, 1100, 500_000))
-    assert "| text, in the server's process" in told
-    assert "2030-01-02, a machine, a Python; uvicorn 1." in told
-    assert "busy" not in told
+    text = report(results(20.0, 1100, 500_000))
+    assert "| text, in the server's process" in text
+    assert "2030-01-02, a machine, a Python; uvicorn 1." in text
+    assert "busy" not in text

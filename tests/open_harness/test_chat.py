@@ -16,23 +16,23 @@ from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.open_harness.transport import TOO_LATE, OpenHarnessChatTransport
 from usechat.parts import Part, Text
 from usechat.protocol.request import ChatRequest
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
 from usechat.turn import Identity, TurnContext
 
 
-class Listener(Unobserved):
+class Listener(Observer):
     """A turn without a run: keeps what is said."""
 
     def __init__(self, text: str, **options: str) -> None:
-        self.said: list[Part] = []
+        self.parts: list[Part] = []
         self.unknown: list[str] = []
         self.context = TurnContext(asked(text, **options), observer=self)
-        self.context.connect(self.said.append)
+        self.context.connect(self.parts.append)
         self.turn = self.context.turn
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.said if isinstance(part, Text))
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     def event_unknown(self, kind: str) -> None:
         self.unknown.append(kind)
@@ -55,22 +55,22 @@ class Connected(ScriptedRuntime):
 
 
 async def test_chats_of_two_people_with_the_same_id_are_kept_apart() -> None:
-    known = FlowChats()
-    mine, theirs = (known.open(TurnContext(asked(), identity=Identity(name)).turn, 0) for name in ("me", "them"))
+    chats = FlowChats()
+    mine, theirs = (chats.open(TurnContext(asked(), identity=Identity(name)).turn, 0) for name in ("me", "them"))
     assert mine is not theirs
-    assert known.find(TurnContext(asked(), identity=Identity("me")).turn) is mine
+    assert chats.find(TurnContext(asked(), identity=Identity("me")).turn) is mine
 
 
 async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
-    known = FlowChats(maximum=3, idle_seconds=10)
+    chats = FlowChats(maximum=3, idle_seconds=10)
     turns = [TurnContext(asked(chat_id=str(number))).turn for number in range(6)]
     for number, turn in enumerate(turns[:5]):
-        known.forget(number)
-        known.open(turn, number)
-    assert (len(known), known.find(turns[0]), known.find(turns[4]) is None) == (3, None, False)
-    known.forget(13.5)
-    known.open(turns[5], 13.5)
-    assert [known.find(turn) is not None for turn in turns] == [False, False, False, False, True, True]
+        chats.forget(number)
+        chats.open(turn, number)
+    assert (len(chats), chats.find(turns[0]), chats.find(turns[4]) is None) == (3, None, False)
+    chats.forget(13.5)
+    chats.open(turns[5], 13.5)
+    assert [chats.find(turn) is not None for turn in turns] == [False, False, False, False, True, True]
 
 
 async def test_what_a_forgotten_chat_holds_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +109,11 @@ async def test_a_flow_that_ends_between_two_turns_is_told_and_the_message_answer
     await until(lambda: first.text)
     transport.hand_over(second.turn)
     await one
-    runtimes.made[0].dispatch({"message": "end"})
-    await until(lambda: runtimes.made[0].status == "complete")
+    runtimes.instances[0].dispatch({"message": "end"})
+    await until(lambda: runtimes.instances[0].status == "complete")
     two = asyncio.ensure_future(transport.drive(second.context))
-    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
-    runtimes.made[1].dispatch({"message": "end"})
+    await until(lambda: len(runtimes.instances) == 2 and runtimes.instances[1].listeners)
+    runtimes.instances[1].dispatch({"message": "end"})
     await two
     assert second.text == "Bye.Hello me. Bye."
 
@@ -127,8 +127,8 @@ async def test_a_flow_that_says_too_much_between_two_turns_is_stopped(monkeypatc
     await until(lambda: first.text)
     transport.hand_over(second.turn)
     await one
-    runtimes.made[0].tell(*[event("agent:text:delta", "a1", content="x")] * 5)
-    await until(lambda: runtimes.made[0].status == "aborted")
+    runtimes.instances[0].tell(*[event("agent:text:delta", "a1", content="x")] * 5)
+    await until(lambda: runtimes.instances[0].status == "aborted")
     two = asyncio.ensure_future(transport.drive(second.context))
     await until(two.done)
     assert second.text.startswith("xxx")
@@ -163,8 +163,8 @@ async def test_a_runtime_that_raises_after_a_failure_tells_the_failure(caplog: p
         raise OSError("gone")
 
     with caplog.at_level(logging.WARNING):
-        told = errors(await chunks_of(OpenHarnessChatTransport(Runtimes(broken)), asked()))
-    assert told == ["The step “a” took too long and was stopped. Please try again."]
+        error_texts = errors(await chunks_of(OpenHarnessChatTransport(Runtimes(broken)), asked()))
+    assert error_texts == ["The step “a” took too long and was stopped. Please try again."]
     assert "gone" in caplog.text
 
 
@@ -195,8 +195,8 @@ async def test_garbage_in_events_never_breaks_the_stream() -> None:
     ]
     script = recorded(*garbage, *deltas("a1", "Still here."), event("flow:complete", status=["?"]))
     transport = OpenHarnessChatTransport(Runtimes(script), send_flow_metadata=True, send_node_outputs=True)
-    told = await chunks_of(transport, asked())
-    assert (texts(told), types(told)[-1], errors(told)) == ("Still here.", "finish", [])
+    chunks = await chunks_of(transport, asked())
+    assert (texts(chunks), types(chunks)[-1], errors(chunks)) == ("Still here.", "finish", [])
 
 
 async def test_a_flow_of_others_that_ends_before_it_takes_the_message_says_so() -> None:
@@ -216,10 +216,10 @@ async def test_a_flow_between_two_turns_is_stopped_when_its_answer_is_wanted_ane
     transport.hand_over(Listener("me").turn)
     await one
     two = asyncio.ensure_future(transport.drive(second.context))
-    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
-    runtimes.made[1].dispatch({"message": "end"})
+    await until(lambda: len(runtimes.instances) == 2 and runtimes.instances[1].listeners)
+    runtimes.instances[1].dispatch({"message": "end"})
     await two
-    assert (second.text, runtimes.made[0].status) == ("Hello you. Bye.", "aborted")
+    assert (second.text, runtimes.instances[0].status) == ("Hello you. Bye.", "aborted")
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ async def test_a_flow_between_two_turns_is_stopped_when_its_answer_is_wanted_ane
 )
 async def test_a_paused_flow_is_told_what_the_user_chose(part: Any, answer: str) -> None:
     runtime = ScriptedRuntime(recorded(event("flow:resumed"), event("flow:complete")), status="paused")
-    called = {"toolCallId": "q", "input": {}} if part["type"] != "text" else {}
+    call = {"toolCallId": "q", "input": {}} if part["type"] != "text" else {}
     messages = [
         {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
-        {"id": "m", "role": "assistant", "parts": [{**called, **part}]},
+        {"id": "m", "role": "assistant", "parts": [{**call, **part}]},
     ]
     await chunks_of(OpenHarnessChatTransport(runtime), ChatRequest.parse({"id": "c", "messages": messages}))
     assert runtime.resumed_with == [answer]

@@ -20,14 +20,14 @@ async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked("one")))
     assert (texts(await first), errors(await first)) == ("Hello you. ", [])
-    await until(lambda: runtimes.made[0].commands)
+    await until(lambda: runtimes.instances[0].commands)
     third = asyncio.ensure_future(chunks_of(transport, asked("end")))
     assert [texts(await second), texts(await third)] == ["Heard one. ", "Bye."]
-    assert len(runtimes.made) == 1
-    assert [command["runId"] for command in runtimes.made[0].commands] == ["a1", "a1"]
+    assert len(runtimes.instances) == 1
+    assert [command["runId"] for command in runtimes.instances[0].commands] == ["a1", "a1"]
 
 
 @pytest.mark.parametrize("status", ["running", "paused"])
@@ -46,8 +46,8 @@ async def test_a_message_to_a_flow_that_has_begun_brings_its_text_and_the_log_te
         runtime.inbox.clear()
         runtime.tell(event("flow:complete", status="complete"))
     await asking
-    told = runtime.resumed_with if status == "paused" else [command["message"] for command in runtime.commands]
-    assert told == ["look"]
+    messages = runtime.resumed_with if status == "paused" else [command["message"] for command in runtime.commands]
+    assert messages == ["look"]
     assert "chat c: the files of a message to a flow that has begun are not passed on" in caplog.text
 
 
@@ -63,13 +63,13 @@ async def test_a_message_that_no_node_reads_is_answered_by_a_new_flow() -> None:
     runtimes = Runtimes(deaf)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("one")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked("two")))
     assert texts(await first) == "On one. "
-    await until(lambda: runtimes.made[0].commands)
+    await until(lambda: runtimes.instances[0].commands)
     gate.set()
     assert texts(await second) == "On two. "
-    assert len(runtimes.made) == 2
+    assert len(runtimes.instances) == 2
 
 
 async def test_a_message_that_a_node_did_not_read_goes_to_the_next() -> None:
@@ -89,24 +89,24 @@ async def test_a_message_that_a_node_did_not_read_goes_to_the_next() -> None:
     runtimes = Runtimes(deaf_then_listening)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("one")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked("two")))
     assert texts(await first) == "First. "
-    await until(lambda: runtimes.made[0].commands)
+    await until(lambda: runtimes.instances[0].commands)
     gate.set()
     assert texts(await second) == "Heard two."
-    assert [command["runId"] for command in runtimes.made[0].commands] == ["a1", "b1"]
+    assert [command["runId"] for command in runtimes.instances[0].commands] == ["a1", "b1"]
 
 
 async def test_an_answer_that_is_wanted_anew_stops_the_running_flow() -> None:
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked("you", trigger="regenerate-message")))
     assert types(await first)[-2:] == ["abort", "finish"]
-    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
-    runtimes.made[1].dispatch({"message": "end"})
+    await until(lambda: len(runtimes.instances) == 2 and runtimes.instances[1].listeners)
+    runtimes.instances[1].dispatch({"message": "end"})
     assert texts(await second) == "Hello you. Bye."
 
 
@@ -115,13 +115,13 @@ async def test_a_flow_that_nobody_takes_over_is_stopped(monkeypatch: pytest.Monk
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     transport.hand_over(TurnContext(asked("never sent")).turn)
     await first
-    await until(lambda: runtimes.made[0].status == "aborted")
+    await until(lambda: runtimes.instances[0].status == "aborted")
     again = asyncio.ensure_future(chunks_of(transport, asked("me")))
-    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
-    runtimes.made[1].dispatch({"message": "end"})
+    await until(lambda: len(runtimes.instances) == 2 and runtimes.instances[1].listeners)
+    runtimes.instances[1].dispatch({"message": "end"})
     assert texts(await again) == "Hello me. Bye."
 
 
@@ -136,7 +136,7 @@ async def test_what_the_flows_own_code_emits_reaches_the_turn_of_the_moment() ->
     runtimes = Runtimes(emitting)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked("me")))
     assert (texts(await first), types(await first)[-1], "data-seen" in types(await first)) == (
         "Hello. ",
@@ -171,10 +171,10 @@ async def test_what_is_emitted_between_two_turns_is_kept_for_the_second() -> Non
     transport.hand_over(second.turn)
     await one
     gate.set()
-    await until(lambda: runtimes.made[0].status == "complete")
+    await until(lambda: runtimes.instances[0].status == "complete")
     await in_turn(transport, second.context)
     assert (first.text, second.text) == ("Hello. ", "More.Hello. More.")
-    assert [part.data for part in second.said if isinstance(part, Data)] == [1, 1]
+    assert [part.data for part in second.parts if isinstance(part, Data)] == [1, 1]
 
 
 async def test_what_the_flows_own_code_emits_keeps_its_place_among_the_events() -> None:
@@ -189,10 +189,10 @@ async def test_what_the_flows_own_code_emits_keeps_its_place_among_the_events() 
 
     listener = Listener("hi")
     await in_turn(OpenHarnessChatTransport(Runtimes(emitting)), listener.context)
-    said = [
-        part.text if isinstance(part, Text) else part.data for part in listener.said if isinstance(part, Text | Data)
+    contents = [
+        part.text if isinstance(part, Text) else part.data for part in listener.parts if isinstance(part, Text | Data)
     ]
-    assert said == ["one", 1, "two", 2, 3]
+    assert contents == ["one", 1, "two", 2, 3]
 
 
 async def test_a_message_is_in_the_inbox_when_the_node_that_gets_it_starts() -> None:
@@ -202,15 +202,15 @@ async def test_a_message_is_in_the_inbox_when_the_node_that_gets_it_starts() -> 
         yield event("flow:start", flowName="f")
         await gate.wait()
         yield event("node:start", "a1")
-        seen = [runtime.inbox.pop(0)["message"] for _ in list(runtime.inbox)]
-        yield event("agent:text", "a1", content=f"Seen: {seen}")
+        messages = [runtime.inbox.pop(0)["message"] for _ in list(runtime.inbox)]
+        yield event("agent:text", "a1", content=f"Seen: {messages}")
         yield event("flow:complete", status="complete")
 
     runtimes = Runtimes(looks_once)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("one"), Listener("two")
     one = asyncio.ensure_future(transport.drive(first.context))
-    await until(lambda: runtimes.made and runtimes.made[0].status == "running")
+    await until(lambda: runtimes.instances and runtimes.instances[0].status == "running")
     two = asyncio.ensure_future(transport.drive(second.context))
     await one
     gate.set()
@@ -219,10 +219,10 @@ async def test_a_message_is_in_the_inbox_when_the_node_that_gets_it_starts() -> 
 
 
 async def test_code_of_a_flow_that_was_handed_over_sees_that_the_flow_is_stopped() -> None:
-    seen: list[Turn] = []
+    turns: list[Turn] = []
 
     async def remembers(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
-        seen.append(current_turn())
+        turns.append(current_turn())
         async for each in listening(runtime):
             yield each
 
@@ -234,7 +234,7 @@ async def test_code_of_a_flow_that_was_handed_over_sees_that_the_flow_is_stopped
     two = asyncio.ensure_future(in_turn(transport, second.context))
     await one
     await until(lambda: second.text)
-    assert not seen[0].stopped
+    assert not turns[0].stopped
     two.cancel()
     await asyncio.wait([two])
-    assert (seen[0].stopped, runtimes.made[0].status) == (True, "aborted")
+    assert (turns[0].stopped, runtimes.instances[0].status) == (True, "aborted")

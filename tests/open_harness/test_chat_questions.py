@@ -10,10 +10,10 @@ import pytest
 from tests.open_harness.asking_nodes import node, registry
 from tests.open_harness.flow_runs import flow
 from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport, SqliteRunStore, chat
+from usechat.pauses.questions import PAUSE_IS_GONE
 from usechat.protocol.chunks import chunk_to_json
 from usechat.protocol.request import ChatRequest
 from usechat.testing import AgentClient
-from usechat.waiting_tasks import PAUSE_IS_GONE
 
 ONE = flow(node("a"))
 TWO: dict[str, Any] = {**flow(node("a"), node("b")), "parallel": True}
@@ -37,15 +37,15 @@ def test_an_answer_continues_the_message(*, approve: bool, state: str, text: str
 
 
 def test_parallel_nodes_ask_in_one_message() -> None:
-    asked: list[str] = []
+    call_ids: list[str] = []
 
     def approve(tool: Any) -> bool:
-        asked.append(tool.call_id)
+        call_ids.append(tool.call_id)
         return bool(tool.call_id == "call_b")
 
     with AgentClient(transport(TWO), approve=approve, headers={"x-ai-sdk": "7"}) as client:
         answer = client.ask("Delete both.")
-    assert sorted(asked) == ["call_a", "call_b"]
+    assert sorted(call_ids) == ["call_a", "call_b"]
     states = {tool.call_id: tool.state for tool in answer.tools}
     assert states == {"call_a": "output-denied", "call_b": "output-available"}
     assert sorted(part["text"] for part in answer.message.parts if part["type"] == "text") == [
@@ -82,14 +82,14 @@ def decided(*, approved: bool = True, path: str = "a") -> Any:
     return {**call, "approval": {"id": f"approval-call_{path}", "approved": approved}}
 
 
-async def chunks_of(worker: OpenHarnessChatTransport, asked: ChatRequest) -> list[Any]:
+async def chunks_of(worker: OpenHarnessChatTransport, request: ChatRequest) -> list[Any]:
     async with asyncio.timeout(60):
-        return [chunk_to_json(chunk) async for chunk in await worker.send_messages(asked)]
+        return [chunk_to_json(chunk) async for chunk in await worker.send_messages(request)]
 
 
 def kinds(chunks: list[Any]) -> list[str]:
-    kept = ("tool-input-available", "tool-approval-request", "tool-output-available", "text-delta", "error")
-    return [chunk["type"] for chunk in chunks if chunk["type"] in kept]
+    types = ("tool-input-available", "tool-approval-request", "tool-output-available", "text-delta", "error")
+    return [chunk["type"] for chunk in chunks if chunk["type"] in types]
 
 
 async def test_the_answer_may_reach_another_worker(tmp_path: Path) -> None:

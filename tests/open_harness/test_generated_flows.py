@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.open_harness.flow_runs import constant, edge, flow
 from usechat.open_harness import FlowRuntime, NodeContext, OpenHarnessChatTransport, default_registry
-from usechat.parts import Part
+from usechat.parts import Abort, Part
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
@@ -43,9 +43,9 @@ def nodes(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 @st.composite
 def flows(draw: st.DrawFn) -> dict[str, Any]:
-    said = [draw(nodes(f"n{number}")) for number in range(draw(st.integers(1, 3)))]
+    speakers = [draw(nodes(f"n{number}")) for number in range(draw(st.integers(1, 3)))]
     lists, edges = [], []
-    for before, node in zip([None, *said], said, strict=False):
+    for before, node in zip([None, *speakers], speakers, strict=False):
         name = node["id"]
         kind = draw(st.sampled_from(["list", "chain", "alone"]))
         if kind == "list":
@@ -54,20 +54,20 @@ def flows(draw: st.DrawFn) -> dict[str, Any]:
             edges.append(edge(f"list-{name}->{name}", forEach={"in": f"{{{{ `list-{name}`.value }}}}", "as": "item"}))
         elif kind == "chain" and before is not None:
             edges.append(edge(f"{before['id']}->{name}"))
-    described = flow(*lists, *said, edges=tuple(edges))
+    described = flow(*lists, *speakers, edges=tuple(edges))
     return {**described, "parallel": draw(st.booleans()), "state": {"initial": {"said": 0}}}
 
 
-async def say(attempts: Counter[str], given: dict[str, Any], context: NodeContext) -> dict[str, Any]:
+async def say(attempts: Counter[str], fields: dict[str, Any], context: NodeContext) -> dict[str, Any]:
     """Say which attempt of which node this is, use a tool, and fail as often as the input says."""
-    name = given["name"]
+    name = fields["name"]
     attempts[name] += 1
     context.emit({"type": "agent:text:delta", "content": f"<{name}.{attempts[name]}>"})
-    for _ in range(given["words"]):
+    for _ in range(fields["words"]):
         await asyncio.sleep(0)
         context.emit({"type": "agent:text:delta", "content": "."})
-    is_failing = attempts[name] <= given["fails"]
-    if given["uses_tool"]:
+    is_failing = attempts[name] <= fields["fails"]
+    if fields["uses_tool"]:
         context.emit({"type": "agent:tool", "toolName": "look", "toolInput": {}})
         await asyncio.sleep(0)
         if not is_failing:
@@ -100,6 +100,8 @@ async def answer(described: dict[str, Any], steps: int | None, *, sdk: str, send
         if steps is not None:
             driving.cancel()
         await asyncio.wait({driving})
+    if driving.cancelled():
+        hear(Abort())  # as a run does: it ends the calls that are open
     return [*chunks, *stream.close()]
 
 
@@ -120,6 +122,8 @@ def test_no_turn_leaves_anything_running_or_glues_two_attempts(
     assert set(statuses) <= {"complete", "failed", "aborted", "skipped"}
     for part in message["parts"]:
         if part["type"] == "text":
-            said = ATTEMPT.findall(part["text"])
-            assert len(said) == len({name for name, _ in said}), "an attempt follows another one in the same text"
+            attempts = ATTEMPT.findall(part["text"])
+            assert len(attempts) == len({name for name, _ in attempts}), (
+                "an attempt follows another one in the same text"
+            )
         assert part.get("state") not in ("streaming", "input-streaming", "input-available")

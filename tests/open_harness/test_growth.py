@@ -7,6 +7,8 @@ import tracemalloc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+
 from tests.open_harness.scripted import event
 from usechat.open_harness import FlowRuntime, NodeContext, OpenHarnessChatTransport, default_registry
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
@@ -16,6 +18,8 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.turn import TurnContext
+
+pytestmark = pytest.mark.stores
 
 CALLS = 200
 LARGE = 10_000
@@ -86,9 +90,9 @@ def test_sc_005_an_adapter_keeps_nothing_of_the_calls_that_have_ended() -> None:
     assert max(later) - first < 4096
 
 
-async def use_tools(given: Mapping[str, Any], context: NodeContext) -> None:
+async def use_tools(fields: Mapping[str, Any], context: NodeContext) -> None:
     """Use a tool as often as the message says, with large values."""
-    for number in range(int(given["text"])):
+    for number in range(int(fields["text"])):
         context.emit({"type": "agent:text:delta", "content": "x"})
         context.emit({"type": "agent:tool", "toolName": "search", "toolInput": f"{number:{LARGE}}"})
         context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": f"{number:{LARGE}}"})
@@ -101,8 +105,8 @@ async def answer(calls: int) -> None:
     registry.add("use_tools", use_tools)
     node = {"id": "a", "type": "use_tools", "input": {"text": "{{ flow.input.message }}"}}
     flow = {"name": "tools", "nodes": [node], "edges": []}
-    said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": str(calls)}]}
-    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [said]}))
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": str(calls)}]}
+    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}))
     frames = FrameStream(MessageStream(message_id="m1"))
 
     def hear(part: Part) -> None:

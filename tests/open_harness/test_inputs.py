@@ -15,24 +15,24 @@ from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.protocol.request import ChatRequest
 
 
-def reading(*keys: str) -> dict[str, Any]:
-    """Return a flow that reads these keys of its input."""
-    return flow(echo("a", " ".join(f"{key}={{{{ flow.input.{key} }}}}" for key in keys)))
+def reading(*keys: str, name: str = "test") -> dict[str, Any]:
+    """Return a flow that reads these keys of its input. A line about a flow is logged once per process, by its name."""
+    return flow(echo("a", " ".join(f"{key}={{{{ flow.input.{key} }}}}" for key in keys)), name=name)
 
 
 async def outcome(definition: Any, body: dict[str, Any] | None = None, **options: Any) -> str:
     """Ask “bees” with further fields in the body; return the text of the last node, or the error on the page."""
-    said: list[Event] = []
+    events: list[Event] = []
 
     def runtime() -> FlowRuntime:
-        made = FlowRuntime(definition)
-        made.on_event(said.append)
-        return made
+        instance = FlowRuntime(definition)
+        instance.on_event(events.append)
+        return instance
 
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
     request = ChatRequest.parse({"id": "c", "messages": [message], **(body or {})})
     chunks = await chunks_of(OpenHarnessChatTransport(runtime, **options), request)
-    outputs = [event["output"]["text"] for event in said if event["type"] == "node:complete"]
+    outputs = [event["output"]["text"] for event in events if event["type"] == "node:complete"]
     return "".join(outputs[-1:] or errors(chunks))
 
 
@@ -131,15 +131,16 @@ async def test_keys_are_found_in_conditions_and_lists_too() -> None:
 
 def test_what_gets_the_text_is_said_when_the_transport_is_made(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        OpenHarnessChatTransport(FlowRuntimes(reading("topic")))
+        for _ in range(2):  # the command line makes a transport, and the server another one
+            OpenHarnessChatTransport(FlowRuntimes(reading("topic", name="guessing")))
     [line] = caplog.messages
-    assert line.startswith('flow "test" reads flow.input.topic: it gets the text of the message')
+    assert line.startswith('flow "guessing" reads flow.input.topic: it gets the text of the message')
 
 
 def test_several_keys_without_a_source_are_a_warning_that_names_them(caplog: pytest.LogCaptureFixture) -> None:
-    OpenHarnessChatTransport(FlowRuntimes(reading("topic", "depth")))
+    OpenHarnessChatTransport(FlowRuntimes(reading("topic", "depth", name="demanding")))
     [line] = caplog.messages
-    assert line.startswith('flow "test" reads flow.input.depth, flow.input.topic: a request needs these fields')
+    assert line.startswith('flow "demanding" reads flow.input.depth, flow.input.topic: a request needs these fields')
 
 
 def test_nothing_is_said_of_keys_that_have_a_source(caplog: pytest.LogCaptureFixture) -> None:
@@ -148,8 +149,45 @@ def test_nothing_is_said_of_keys_that_have_a_source(caplog: pytest.LogCaptureFix
     assert caplog.messages == []
 
 
+DEAF = 'flow "{}" reads nothing of what the user writes; write {{{{ flow.input.message }}}} into the input of a node'
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "mapping"),
+    [
+        ("fixed", {"type": "agent", "input": {"prompt": "Tell a joke."}}, None),
+        ("mapped", {"type": "echo", "input": {"text": "{{ flow.input.topic }}"}}, {"topic": "body.topic"}),
+        ("constant", {"type": "constant", "input": {"value": 1}}, None),
+    ],
+)
+def test_a_flow_that_hears_nothing_of_the_user_is_a_warning(
+    name: str, node: dict[str, Any], mapping: dict[str, str] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    described = flow({"id": "a", **node}, name=name)
+    for _ in range(2):
+        OpenHarnessChatTransport(FlowRuntimes(described, registry=Script().registry), input=mapping)
+    [line] = caplog.messages
+    assert line.startswith(DEAF.format(name))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"type": "agent", "input": {"prompt": ""}},
+        {"type": "claude.agent", "input": {}},
+        {"type": "agent", "input": {"messages": "{{ flow.input.messages }}"}},
+        {"type": "echo", "input": {"text": "{{ $string(flow.input) }}"}},
+        {"type": "echo", "input": {"text": "{{ $string($) }}"}},
+        {"type": "python", "input": {"function": "tests.open_harness.flow_functions:plain"}},
+    ],
+)
+def test_nothing_is_said_of_a_flow_that_hears_the_user(node: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    OpenHarnessChatTransport(FlowRuntimes(flow({"id": "a", **node}), registry=Script().registry))
+    assert caplog.messages == []
+
+
 async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: pytest.LogCaptureFixture) -> None:
-    transport = OpenHarnessChatTransport(lambda: FlowRuntime(reading("topic")))
+    transport = OpenHarnessChatTransport(lambda: FlowRuntime(reading("topic", name="anew")))
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
     for chat_id in ("c", "d"):
         await chunks_of(transport, ChatRequest.parse({"id": chat_id, "messages": [message]}))
@@ -157,7 +195,7 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
 
 
 @pytest.mark.parametrize(
-    ("mapping", "told"),
+    ("mapping", "problem"),
     [
         ({"message": "text"}, "'message' always comes from the chat"),
         ({"messages": "body.said"}, "'messages' always comes from the chat"),
@@ -168,8 +206,8 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
         ({"topic": "body..x"}, "not from 'body..x'"),
     ],
 )
-def test_a_mapping_that_cannot_be_one_is_refused(mapping: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidSetting, match=told):
+def test_a_mapping_that_cannot_be_one_is_refused(mapping: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidSetting, match=problem):
         OpenHarnessChatTransport(FlowRuntimes(reading("topic")), input=mapping)
 
 
@@ -178,4 +216,4 @@ async def test_the_research_flow_asks_about_the_message() -> None:
     transport = OpenHarnessChatTransport(FlowRuntimes(FLOWS / "research-flow.yaml", registry=script.registry))
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
     await chunks_of(transport, ChatRequest.parse({"id": "c", "messages": [message]}))
-    assert script.asked == [[("user-prompt", "Research: bees")], [("user-prompt", "Summarize: Bees dance.")]]
+    assert script.requests == [[("user-prompt", "Research: bees")], [("user-prompt", "Summarize: Bees dance.")]]

@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from tests.open_harness.serving import until
-from usechat.cli.targets import load_object
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, load_flow
 from usechat.open_harness.events.event import REQUIRED
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
+from usechat.targets import load_object
 from usechat.testing import AgentClient
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "open-harness.md").read_text(encoding="utf-8")
+PAGES = [
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("open-harness.md", "open-harness-reference.md")
+]
+PAGE = "\n".join(PAGES)
 EXAMPLES = ROOT / "examples" / "open_harness"
 
 
@@ -50,7 +53,7 @@ async def answer(transport: OpenHarnessChatTransport, text: str) -> str:
 def names_of_the_page() -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "example"}
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(compile(block, "docs/open-harness.md", "exec"), names)
+        exec(compile(block, "docs/open-harness-reference.md", "exec"), names)
     return names
 
 
@@ -83,11 +86,11 @@ async def test_the_interviewer_of_the_page_takes_messages_while_it_runs() -> Non
     node = {"id": "interviewer", "type": "interview", "input": {"question": "Who are you?"}}
     flow = {"name": "interview", "nodes": [node], "edges": []}
     runtime = FlowRuntime(flow, registry=names["registry"])
-    heard: list[Any] = []
-    runtime.on_event(heard.append)
+    events: list[Any] = []
+    runtime.on_event(events.append)
     run = asyncio.create_task(runtime.run({}))
-    await until(lambda: heard and heard[-1]["type"] == "agent:text:delta")
-    run_id = heard[-1]["runId"]
+    await until(lambda: events and events[-1]["type"] == "agent:text:delta")
+    run_id = events[-1]["runId"]
     for message in ("Ann", "That is all"):
         runtime.dispatch({"type": "send", "message": message, "runId": run_id})
     outputs = (await run)["outputs"]

@@ -20,11 +20,11 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import ServedAnswer
 from usechat.errors import InvalidFlow, UsechatError
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
 from usechat.open_harness.target import OpenHarnessOptions, OpenHarnessTarget
+from usechat.targets import TargetAgent
 
 FLOW = """\
 name: greeting
@@ -62,7 +62,7 @@ serve_runtime(lambda: FlowRuntime(flow), port=0)
 """
 
 
-def open_target(target: str, **options: str) -> ServedAnswer:
+def open_target(target: str, **options: str) -> TargetAgent:
     return OpenHarnessTarget().open(target, OpenHarnessOptions(**options), COMMON)
 
 
@@ -82,9 +82,9 @@ def flow_server(folder: Path) -> Iterator[str]:
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
-            found = re.fullmatch(r"usechat serves flows at (ws://127.0.0.1:\d+/ws)\n", process.stdout.readline())
-            assert found
-            yield found[1]
+            match = re.fullmatch(r"usechat serves flows at (ws://127.0.0.1:\d+/ws)\n", process.stdout.readline())
+            assert match
+            yield match[1]
         finally:
             process.terminate()
 
@@ -192,7 +192,7 @@ def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"input": "topic"}, "maps nothing"),
         ({"input": "message=text"}, "'message' always comes from the chat"),
@@ -201,10 +201,10 @@ def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> No
     ],
 )
 def test_options_that_cannot_be_are_told_before_anything_is_served(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], told: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], problem: str
 ) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(UsechatError, match=told):
+    with pytest.raises(UsechatError, match=problem):
         open_target("flow.yaml", **options)
 
 
@@ -227,9 +227,9 @@ def test_a_database_of_runs_that_cannot_be_reached_is_told_before_anything_is_se
 ) -> None:
     monkeypatch.chdir(folder)
     assert main(["serve", "flow.yaml", "--port", "0", "--run-store", "postgresql://user@127.0.0.1:1/runs"]) == 2
-    told = capfd.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert "--run-store: the run database cannot be used: ConnectionRefusedError: " in told.err
+    output = capfd.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert "--run-store: the run database cannot be used: ConnectionRefusedError: " in output.err
 
 
 def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:
@@ -238,7 +238,7 @@ def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "problem"),
     [
         ("missing.yaml", "there is no flow file missing.yaml"),
         ("my_app:agent", "there is no flow file my_app:agent"),
@@ -247,8 +247,8 @@ def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:
         ("https://", "begins with http://"),
     ],
 )
-def test_a_target_that_cannot_be_one_is_told_before_anything_is_served(target: str, told: str) -> None:
-    with pytest.raises(UsechatError, match=told):
+def test_a_target_that_cannot_be_one_is_told_before_anything_is_served(target: str, problem: str) -> None:
+    with pytest.raises(UsechatError, match=problem):
         make_app(Plan(target=target, kind="open-harness"))
 
 
@@ -265,5 +265,5 @@ def test_what_is_made_of_an_address_depends_on_its_scheme() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
-    assert open_target("http://localhost").answer is not None
+    assert open_target("http://localhost").agent is not None
     assert (RemoteRuntime.ends_at, RemoteSessions("http://localhost")().ends_at) == ("flow", "flow")

@@ -10,7 +10,7 @@ from tests.syntax_trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "open-harness-tests.md"
-FILES = ("stories", "requirements", "criteria", "edges", "tables", "turns", "interleaving")
+FILES = ("stories", "requirements", "criteria", "edges", "turns", "interleaving")
 SCENARIOS = {1: 4, 2: 4, 3: 3, 4: 3, 5: 3}
 EVENTS = [
     *(f"agent:{name}" for name in ("text:delta", "text", "thinking:delta", "thinking", "tool", "error")),
@@ -34,8 +34,8 @@ IDS = [
 def rows() -> dict[str, set[tuple[str, str]]]:
     """Return the tests that each row names, by its id."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    found = [line for line in lines if line.startswith("|") and not line.startswith(("| Id |", "|---"))]
-    return {line.split("|")[1].strip(): named_in(line) for line in found}
+    table = [line for line in lines if line.startswith("|") and not line.startswith(("| Id |", "|---"))]
+    return {line.split("|")[1].strip(): named_in(line) for line in table}
 
 
 def named_in(text: str) -> set[tuple[str, str]]:

@@ -71,12 +71,12 @@ class Runtimes:
     """A factory that remembers what it made."""
 
     def __init__(self, *scripts: Any) -> None:
-        self.made: list[ScriptedRuntime] = []
+        self.instances: list[ScriptedRuntime] = []
         self._scripts = scripts
 
     def __call__(self) -> ScriptedRuntime:
-        self.made.append(ScriptedRuntime(*self._scripts))
-        return self.made[-1]
+        self.instances.append(ScriptedRuntime(*self._scripts))
+        return self.instances[-1]
 
 
 def test_it_is_a_chat_transport_and_a_source_that_hands_over() -> None:
@@ -97,7 +97,7 @@ async def test_every_turn_has_a_runtime_of_its_own() -> None:
         "You said one.",
         "You said two.",
     ]
-    assert [runtime.listeners for runtime in runtimes.made] == [0, 0]
+    assert [runtime.listeners for runtime in runtimes.instances] == [0, 0]
 
 
 async def test_a_factory_may_take_the_turn_and_may_be_asynchronous() -> None:
@@ -122,8 +122,8 @@ async def test_the_flow_is_given_the_message_the_history_the_files_and_the_chat(
         {"id": "u2", "role": "user", "parts": parts},
     ]
     await chunks_of(OpenHarnessChatTransport(runtimes), ChatRequest.parse({"id": "c", "messages": messages}))
-    given = {"message": "look here", "messages": messages, "files": [file], "chatId": "c"}
-    assert runtimes.made[0].input == given
+    flow_input = {"message": "look here", "messages": messages, "files": [file], "chatId": "c"}
+    assert runtimes.instances[0].input == flow_input
 
 
 async def test_a_single_runtime_runs_once_and_then_says_so() -> None:
@@ -149,7 +149,7 @@ async def test_a_paused_runtime_is_resumed_with_the_next_message() -> None:
     assert (texts(first), first[-1]["messageMetadata"]["openHarness"]) == ("Which?", {"status": "paused"})
     assert texts(await chunks_of(transport, asked("Tea"))) == "Tea it is."
     assert texts(await chunks_of(transport, asked("anew"))) == "Which?"
-    assert len(runtimes.made) == 2
+    assert len(runtimes.instances) == 2
 
 
 async def test_a_runtime_that_comes_paused_is_resumed() -> None:
@@ -158,9 +158,9 @@ async def test_a_runtime_that_comes_paused_is_resumed() -> None:
     assert runtime.resumed_with == ["hi"]
 
 
-@pytest.mark.parametrize("made", [None, "runtime"])
-async def test_a_factory_that_makes_no_runtime_is_not_ready(made: Any) -> None:
-    assert errors(await chunks_of(OpenHarnessChatTransport(lambda: made), asked())) == [NOT_READY]
+@pytest.mark.parametrize("value", [None, "runtime"])
+async def test_a_factory_that_makes_no_runtime_is_not_ready(value: Any) -> None:
+    assert errors(await chunks_of(OpenHarnessChatTransport(lambda: value), asked())) == [NOT_READY]
 
 
 async def test_a_single_runtime_serves_one_chat_at_a_time() -> None:
@@ -238,8 +238,8 @@ async def test_closing_the_stream_stops_the_runtime_and_waits_for_it() -> None:
         if chunk_to_json(chunk)["type"] == "text-delta":
             break
     await stream.aclose()  # type: ignore[attr-defined]
-    assert (runtimes.made[0].commands, runtimes.made[0].status) == ([{"type": "stop"}], "aborted")
-    assert runtimes.made[0].listeners == 0
+    assert (runtimes.instances[0].commands, runtimes.instances[0].status) == ([{"type": "stop"}], "aborted")
+    assert runtimes.instances[0].listeners == 0
 
 
 async def test_after_a_stop_the_flow_and_its_nodes_are_aborted() -> None:
@@ -251,28 +251,28 @@ async def test_after_a_stop_the_flow_and_its_nodes_are_aborted() -> None:
             break
     await stream.aclose()  # type: ignore[attr-defined]
     assert again is not None
-    told = [chunk_to_json(chunk) async for chunk in again]
-    last = {chunk["id"]: chunk["data"]["status"] for chunk in told if chunk["type"].startswith("data-")}
+    chunks = [chunk_to_json(chunk) async for chunk in again]
+    last = {chunk["id"]: chunk["data"]["status"] for chunk in chunks if chunk["type"].startswith("data-")}
     assert last == {"flow-status": "aborted", "node-a1": "aborted"}
-    assert types(told)[-2:] == ["abort", "finish"]
+    assert types(chunks)[-2:] == ["abort", "finish"]
 
 
 async def test_a_regenerated_answer_leaves_the_first_one_aborted() -> None:
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes, send_flow_metadata=True)
     first = asyncio.ensure_future(chunks_of(transport, asked()))
-    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
     second = asyncio.ensure_future(chunks_of(transport, asked(trigger="regenerate-message")))
     last = {chunk["id"]: chunk["data"]["status"] for chunk in await first if chunk["type"].startswith("data-")}
     assert last == {"flow-status": "aborted", "node-a1": "aborted"}
-    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
-    runtimes.made[1].dispatch({"message": "end"})
+    await until(lambda: len(runtimes.instances) == 2 and runtimes.instances[1].listeners)
+    runtimes.instances[1].dispatch({"message": "end"})
     await second
 
 
 async def test_a_runtime_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "STOP_SECONDS", 0.01)
-    gone = asyncio.Event()
+    end = asyncio.Event()
 
     class Deaf(ScriptedRuntime):
         def stop(self) -> None:
@@ -282,7 +282,7 @@ async def test_a_runtime_that_does_not_stop_is_cancelled(monkeypatch: pytest.Mon
             try:
                 await asyncio.Event().wait()
             finally:
-                gone.set()
+                end.set()
 
     runtime = Deaf(echo)
     stream = await OpenHarnessChatTransport(runtime).send_messages(asked())
@@ -291,7 +291,7 @@ async def test_a_runtime_that_does_not_stop_is_cancelled(monkeypatch: pytest.Mon
     waiting.cancel()
     await asyncio.wait([waiting])
     await stream.aclose()  # type: ignore[attr-defined]
-    await until(gone.is_set)
+    await until(end.is_set)
 
 
 async def test_a_lost_stream_is_read_again_from_its_start() -> None:
@@ -303,7 +303,7 @@ async def test_a_lost_stream_is_read_again_from_its_start() -> None:
         first.append(await anext(stream))
     again = await transport.reconnect_to_stream("c")
     assert again is not None
-    runtimes.made[0].dispatch({"message": "end"})
+    runtimes.instances[0].dispatch({"message": "end"})
     assert texts([chunk_to_json(chunk) async for chunk in again]) == "Hello hi. Bye."
     assert [chunk async for chunk in stream]
     assert await transport.reconnect_to_stream("c") is None

@@ -4,8 +4,9 @@
 :class:`HttpLookup` say who may use which session. ``docs/agent-ops.md`` has the rest.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from usechat.agent_ops.access.directory import DirectoryChanges, ListedSession, SessionDirectory
@@ -37,24 +38,20 @@ __all__ = [
 
 # Imported on use: the adapter needs no server library, and only the directory needs a database library.
 _HOMES: Final = {
-    "AccessRule": "access.roles",
-    "AgentOpsApp": "app",
-    "AgentOpsChatTransport": "transport",
-    "AuditLog": "audit",
-    "DirectoryChanges": "access.directory",
-    "HttpLookup": "access.lookup",
-    "ListedSession": "access.directory",
-    "Membership": "access.roles",
-    "PromptTracker": "prompt_tracker",
-    "Role": "access.roles",
-    "SESSION_SETTINGS": "app",
-    "SessionAdapter": "adapter",
-    "SessionDirectory": "access.directory",
-    "upstream_tls": "tls",
+    "AccessRule": "usechat.agent_ops.access.roles",
+    "AgentOpsApp": "usechat.agent_ops.app",
+    "AgentOpsChatTransport": "usechat.agent_ops.transport",
+    "AuditLog": "usechat.agent_ops.audit",
+    "DirectoryChanges": "usechat.agent_ops.access.directory",
+    "HttpLookup": "usechat.agent_ops.access.lookup",
+    "ListedSession": "usechat.agent_ops.access.directory",
+    "Membership": "usechat.agent_ops.access.roles",
+    "PromptTracker": "usechat.agent_ops.prompt_tracker",
+    "Role": "usechat.agent_ops.access.roles",
+    "SESSION_SETTINGS": "usechat.agent_ops.app",
+    "SessionAdapter": "usechat.agent_ops.adapter",
+    "SessionDirectory": "usechat.agent_ops.access.directory",
+    "upstream_tls": "usechat.agent_ops.tls",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,7 +1,7 @@
 """The frames of a session's socket to the parts of one turn.
 
 The socket carries everything that happens in a session: other people's turns, presence, git state, queue. The adapter
-takes every frame and yields the parts of one turn only. It combines four things, each with a module of its own:
+takes every frame and yields the parts of one turn only. It combines four things, each in a separate module:
 
 - :mod:`~usechat.agent_ops.prompt_tracker` decides which turn is ours;
 - :mod:`~usechat.agent_ops.turn_events` puts both dialects into one vocabulary;
@@ -28,11 +28,13 @@ import msgspec
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 from usechat.agent_ops.questions import QuestionMode, Questions, parts_from_answer, without_questions
 from usechat.agent_ops.turn_events import (
+    FileAdded,
     TextAppended,
     TextSnapshot,
     ToolChanged,
     TurnEnded,
     TurnEvent,
+    TurnOutput,
     TurnStarted,
     turn_event_from_runner,
     turn_events_from_message,
@@ -65,7 +67,7 @@ from usechat.agent_ops.wire import (
     read_event,
 )
 from usechat.errors import UnknownEvent
-from usechat.protocol.parts import Abort, Data, Error, Finish, Part
+from usechat.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer
 
 __all__ = [
@@ -194,8 +196,8 @@ class SessionAdapter:
                 return self._turn_event(turn_event_from_runner(event))
             case MessageAdded():
                 self.prompt.on_message(event.data)
-                started = turn_start_from_message(event)
-                return () if started is None else self._turn_event(started)
+                start = turn_start_from_message(event)
+                return () if start is None else self._turn_event(start)
             case MessageUpdated():
                 self.prompt.on_browser_frame()
                 return self._message_updated(event.data)
@@ -236,43 +238,43 @@ class SessionAdapter:
         if turn is None or event.turn_id != turn.turn_id:
             yield from self._other_turn_event(event)
             return
-        if turn.ended is None:
+        if turn.ending is None:
             self._settling = False
         for part in self._own_turn_event(turn, event):
             self._runner_is_lost = False  # not before there is a part: whole messages may repeat what is known
             yield part
 
-    def _own_turn_event(
-        self, turn: RunningTurn, event: TextAppended | TextSnapshot | ToolChanged | TurnEnded
-    ) -> Iterator[Part]:
+    def _own_turn_event(self, turn: RunningTurn, event: TurnOutput) -> Iterator[Part]:
         match event:
             case TextAppended():
                 yield from turn.append_text(event.text, event.dialect)
             case TextSnapshot():
                 yield from turn.update_text(event.text)
+            case FileAdded():
+                yield from turn.add_file(event)
             case ToolChanged():
                 yield from turn.update_tool(event)
-                if turn.ended is not None and not turn.has_open_tools:
+                if turn.ending is not None and not turn.has_open_tools:
                     yield from turn.settle()
-            case TurnEnded() if turn.ended is None:
+            case TurnEnded() if turn.ending is None:
                 yield from turn.end(event)
                 if turn.has_open_tools:
                     self._settling = True
                 else:
                     yield from turn.settle()
 
-    def _turn_started(self, started: TurnStarted) -> Iterator[Part]:
-        if self._runner_is_lost and self.prompt.is_displaced_by(started):
+    def _turn_started(self, start: TurnStarted) -> Iterator[Part]:
+        if self._runner_is_lost and self.prompt.is_displaced_by(start):
             yield Error(RUNNER_LOST)
-        elif self.prompt.on_turn_started(started):
-            self._turn = RunningTurn(started.turn_id)
+        elif self.prompt.on_turn_started(start):
+            self._turn = RunningTurn(start.turn_id)
             yield from self._turn.start()
             if self._early_status is not None:
                 yield self._early_status
         else:
             yield from self._unclear()
 
-    def _other_turn_event(self, event: TextAppended | TextSnapshot | ToolChanged | TurnEnded) -> Iterator[Part]:
+    def _other_turn_event(self, event: TurnOutput) -> Iterator[Part]:
         """Handle an event of a turn that is not ours, or that failed before it had an id."""
         if not isinstance(event, TurnEnded):
             self.prompt.on_other_output(event.turn_id)
@@ -296,10 +298,11 @@ class SessionAdapter:
     def _end_of_ours(self) -> Iterator[Part]:
         """Handle the end of our prompt: of its turn, or before any output.
 
-        A turn without an end of its own is incomplete if its runner disconnected, whatever the runner reports later.
+        If the runner disconnected before it reported the end of the turn, the turn is incomplete, even if a report
+        follows later.
         """
         turn = self._turn
-        if self._runner_is_lost and (turn is None or turn.ended is None):
+        if self._runner_is_lost and (turn is None or turn.ending is None):
             yield Error(RUNNER_LOST)
         elif turn is not None:
             yield from turn.settle()
@@ -314,7 +317,7 @@ class SessionAdapter:
         if self._turn is not None:
             yield status
             # An agent is also idle while a question waits; and early releases end an aborted turn with this alone.
-            if self._turn.ended is None:
+            if self._turn.ending is None:
                 self._settling = event.status == "idle" and not self.is_asking
         elif self.prompt.phase is PromptPhase.DISPATCHED and event.status != "idle":
             self._early_status = status  # an idle status is about the turn before
@@ -396,7 +399,7 @@ class SessionAdapter:
             yield Error(error.error or error.message or TURN_FAILED)
 
     def _question(self, question: Question | InteractivePrompt, frame: Frame) -> Iterator[Part]:
-        if self._turn is not None and self._turn.ended is None:
+        if self._turn is not None and self._turn.ending is None:
             self._settling = False
             if self._questions.end_stream:
                 yield from self._turn.complete_inputs()

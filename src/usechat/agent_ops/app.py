@@ -13,16 +13,22 @@ from starlette.routing import Route
 from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.errors import ChatNotFound, TooManyRequests
-from usechat.runs.memory import MemoryRuns
-from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter, Quotas
-from usechat.runs.run import RunInfo, Timeouts
-from usechat.runs.store import RunStore
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter
+from usechat.server import (
+    Action,
+    Authorize,
+    Identity,
+    MemoryRuns,
+    Observer,
+    Quotas,
+    RunInfo,
+    RunStore,
+    Settings,
+    Timeouts,
+)
 from usechat.server.app import EndpointsApp, observing, run_routes
 from usechat.server.endpoints import Endpoints
-from usechat.server.observers.observer import Observer
-from usechat.server.requests import Action, Authorize, authorize_request, chat_key
-from usechat.server.settings import Settings
-from usechat.turn import Identity
+from usechat.server.requests import authorize_request, chat_key
 
 __all__ = [
     "PATH",
@@ -45,16 +51,16 @@ SESSION_SETTINGS: Final = Settings(event_names=True, conflict="queue", timeouts=
 the frames of which nothing is shown. To change one: ``msgspec.structs.replace(SESSION_SETTINGS, sdk="7")``."""
 
 
-def for_sessions(settings: Settings, *, kept: bool) -> Settings:
+def for_sessions(settings: Settings, *, has_store: bool) -> Settings:
     """Return the settings that the route can honour: no 409, and without a store the run ends with its connection."""
-    disconnect = settings.disconnect if kept else "cancel"
+    disconnect = settings.disconnect if has_store else "cancel"
     return msgspec.structs.replace(settings, conflict="queue", disconnect=disconnect)
 
 
 def is_switched_on(environment: Mapping[str, str], *, consent: bool = False) -> bool:
     """Tell whether the route answers: as the environment variable says, or ``consent`` where it is not set."""
-    said = environment.get(SWITCH)
-    return consent if said is None else said.strip().lower() in ("true", "1")
+    value = environment.get(SWITCH)
+    return consent if value is None else value.strip().lower() in ("true", "1")
 
 
 class ConcurrentRuns(MemoryRuns):
@@ -82,7 +88,7 @@ class ConcurrentRuns(MemoryRuns):
         if latest is not None and latest.run_id == info.run_id:
             if info.answerable:
                 self._latest[info.chat_id] = info
-                asyncio.get_running_loop().call_later(self._remember, self._forget, info)
+                asyncio.get_running_loop().call_later(self.remember, self._forget, info)
             else:
                 del self._latest[info.chat_id]
         self._wake_waiters(info)
@@ -117,10 +123,10 @@ class SessionPolicy:
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (the session counts)
         """Return who sent the request, if they may use the session; decided once per request."""
         # Not in `request.state`: whether that is one request's own depends on the server.
-        known: Identity | None = request.scope.get(_ADMITTED)
-        if known is None:
-            known = request.scope[_ADMITTED] = await self._admit(request, action)
-        return known
+        identity: Identity | None = request.scope.get(_ADMITTED)
+        if identity is None:
+            identity = request.scope[_ADMITTED] = await self._admit(request, action)
+        return identity
 
     async def _admit(self, request: Request, action: Action) -> Identity:
         session_id = str(request.path_params["session_id"])
@@ -135,8 +141,8 @@ class SessionPolicy:
         """Count a request of its session; raise ``TooManyRequests`` if the session got too many."""
         try:
             await self._limit.admit(f"{_SESSION}{request.path_params['session_id']}", "")
-        except TooManyRequests as refused:
-            raise TooManyRequests(TOO_BUSY, retry_after=refused.retry_after) from None
+        except TooManyRequests as error:
+            raise TooManyRequests(TOO_BUSY, retry_after=error.retry_after) from None
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
         """Return the key of the chat's runs; a digest names the person, because a subject is often an address."""
@@ -193,14 +199,14 @@ class AgentOpsApp(EndpointsApp):
             AgentOpsChatTransport(upstream) if isinstance(upstream, str) else upstream,
             policy=SessionPolicy(authorize, access, limit),
             store=store,
-            settings=for_sessions(settings, kept=runs is not None),
+            settings=for_sessions(settings, has_store=runs is not None),
             observer=observers,
             keep_log=runs is not None,
         )
         resume, *others = run_routes(PATH, endpoints)
         # A page that resumes when it loads gets 204: a 404 would put it into the error state.
         routes = [Route(PATH, endpoints.send, methods=["POST"]), resume, *(others if runs is not None else [])]
-        super().__init__(endpoints, routes if self.enabled else [], drain=drain, metrics=page)
+        super().__init__(endpoints, routes if self.enabled else [], drain=drain, metrics=page, authorize=authorize)
 
     async def shut_down(self) -> None:
         """Disconnect readers, let runs finish for ``drain`` seconds, and close the access rule."""

@@ -41,17 +41,17 @@ class AuditLog:
     def append(self, event: str, subject: str, **about: Any) -> None:
         """Append one entry; keys without a value are left out."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        known = {key: value for key, value in about.items() if value is not None}
-        self._write(msgspec.json.encode({"time": now, "event": event, "subject": subject, **known}) + b"\n")
+        details = {key: value for key, value in about.items() if value is not None}
+        self._write(msgspec.json.encode({"time": now, "event": event, "subject": subject, **details}) + b"\n")
 
     def _write(self, line: bytes) -> None:
         try:
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
             try:
-                written = os.write(file, line)
+                size = os.write(file, line)
             finally:
                 os.close(file)
         except OSError as error:
             raise UnusableFile(f"the audit log {self._path} cannot be written: {error.strerror}") from None
-        if written != len(line):
+        if size != len(line):
             raise UnusableFile(f"the audit log {self._path} cannot be written: the disk is full")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Self
@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 from usechat.agent_ops.wire import Frame, read_frame
 from usechat.errors import SessionClosed, SessionUnreachable, TooManySockets, UnknownEvent
 
-__all__ = ["SessionSocket", "SessionStreams", "SocketCounter", "session_url"]
+__all__ = ["SessionHabits", "SessionSocket", "SessionStreams", "SocketCounter", "session_url"]
 
 _logger: Final = logging.getLogger("usechat.agent_ops")
 
@@ -28,6 +28,7 @@ PING_INTERVAL: Final = 30.0
 _CLOSE_TIMEOUT: Final = 1.0
 _LAST_COMMAND_TIMEOUT: Final = 2.0
 _REMEMBERED_CLAIMS: Final = 1024
+_REMEMBERED_SESSIONS: Final = 10_000
 
 
 class _Connect(connect):
@@ -65,7 +66,7 @@ class SessionSocket:
 
         Raises :class:`~usechat.errors.SessionUnreachable`.
         """
-        secured: dict[str, Any] = {} if tls is None else {"ssl": tls}  # an explicit None is refused
+        tls_options: dict[str, Any] = {} if tls is None else {"ssl": tls}  # an explicit None is refused
         headers = {} if token is None or subprotocol is not None else {"Authorization": f"Bearer {token}"}
         try:
             socket = await _Connect(
@@ -76,7 +77,7 @@ class SessionSocket:
                 close_timeout=_CLOSE_TIMEOUT,
                 compression=None,  # frames are small, and each socket would keep a window of 32 KiB
                 max_size=maximum_frame_bytes,
-                **secured,
+                **tls_options,
             )
         except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
             reason = _reason_of(error)
@@ -162,14 +163,27 @@ def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | No
     return [Subprotocol(name), *([Subprotocol(f"bearer.{token}")] if token is not None else [])]
 
 
+class SessionHabits:
+    """What a session is known to send; sessions of one upstream may run different releases.
+
+    ``echoes`` tells whether it sends every prompt to everyone as a user message, ``reports_queued`` whether it reports
+    prompts that are queued.
+    """
+
+    def __init__(self) -> None:
+        self.echoes = False
+        self.reports_queued = False
+
+
 class SessionStreams:
     """The streams of one session in this process: how many are open, and which messages and turns they have claimed.
 
-    ``upstream`` counts the sockets of all sessions, and knows whether the upstream sends prompts as user messages.
+    ``habits`` is what the session has shown; ``upstream`` counts the sockets of all sessions.
     """
 
-    def __init__(self, upstream: "SocketCounter") -> None:
+    def __init__(self, upstream: "SocketCounter", habits: SessionHabits) -> None:
         self.open = 0
+        self.habits = habits
         self._upstream = upstream
         self._prompts = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -185,7 +199,7 @@ class SessionStreams:
     @property
     def must_wait(self) -> bool:
         """Whether the answer to a further prompt could not be told from the answer to one that is under way."""
-        return self._prompts > 0 and not self._upstream.echoes
+        return self._prompts > 0 and not self.habits.echoes
 
     @asynccontextmanager
     async def prompting(self) -> AsyncIterator[None]:
@@ -197,7 +211,7 @@ class SessionStreams:
             yield
         finally:
             self._prompts -= 1
-            self.wake()
+            self._wake()
 
     async def _wait(self) -> None:
         waiting = asyncio.get_running_loop().create_future()
@@ -207,19 +221,21 @@ class SessionStreams:
         finally:
             self._waiting.remove(waiting)
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let every prompt that waits check again whether it may be sent."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
 
     def note_echo(self) -> None:
-        """Note that the upstream sends prompts as user messages, so that none has to wait for another."""
-        self._upstream.note_echo()
+        """Note that the session sends prompts as user messages, so that none has to wait for another."""
+        if not self.habits.echoes:
+            self.habits.echoes = True
+            self._wake()
 
     def note_queued(self) -> None:
-        """Note that the upstream reports prompts that are queued."""
-        self._upstream.reports_queued = True
+        """Note that the session reports prompts that are queued."""
+        self.habits.reports_queued = True
 
     def note_missing_echo(self) -> None:
         """Note that a turn started without a user message, and warn once: prompts cannot be told apart then."""
@@ -227,19 +243,20 @@ class SessionStreams:
 
 
 class SocketCounter:
-    """Counts the sockets of each session of an upstream. ``maximum`` is how many one session may have."""
+    """Counts the sockets of each session of an upstream. ``maximum`` is how many one session may have.
+
+    What a session has shown is remembered after its last socket was closed. The sessions that were used least recently
+    are forgotten: their next prompts are sent one at a time until there is an echo.
+    """
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
         self._sessions: dict[str, SessionStreams] = {}
-        self.echoes = False
-        """Whether the upstream is known to send every prompt to everyone as a user message."""
-        self.reports_queued = False
-        """Whether the upstream is known to report prompts that are queued."""
+        self._habits: OrderedDict[str, SessionHabits] = OrderedDict()
         self._has_warned = False
 
     def note_missing_echo(self) -> None:
-        """Warn once that the upstream does not send prompts as user messages."""
+        """Warn once that a session does not send prompts as user messages."""
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(
@@ -247,12 +264,12 @@ class SocketCounter:
                 " time; use one worker, and do not prompt its sessions in any other way, or answers may be mixed up"
             )
 
-    def note_echo(self) -> None:
-        """Note that the upstream sends prompts as user messages."""
-        if not self.echoes:
-            self.echoes = True
-            for streams in self._sessions.values():
-                streams.wake()
+    def _habits_of(self, session_id: str) -> SessionHabits:
+        habits = self._habits.setdefault(session_id, SessionHabits())
+        self._habits.move_to_end(session_id)
+        if len(self._habits) > _REMEMBERED_SESSIONS:
+            self._habits.popitem(last=False)
+        return habits
 
     def open_to(self, session_id: str) -> int:
         """Return how many sockets are open to a session."""
@@ -262,7 +279,9 @@ class SocketCounter:
     @contextmanager
     def reserve(self, session_id: str) -> Iterator[SessionStreams]:
         """Reserve a socket for the duration of the context; raise :class:`~usechat.errors.TooManySockets`."""
-        streams = self._sessions.setdefault(session_id, SessionStreams(self))
+        streams = self._sessions.get(session_id)
+        if streams is None:
+            streams = self._sessions[session_id] = SessionStreams(self, self._habits_of(session_id))
         if streams.open >= self._maximum:
             raise TooManySockets(f"the session {session_id} has {self._maximum} sockets, which is the limit")
         streams.open += 1

@@ -29,10 +29,10 @@ sends messages at dispatch. An upstream that has once reported a queued prompt r
 a message of ours that was not queued is ours, too, in the browser's dialect. Otherwise the prompt waits; when a turn
 that may be ours has output, or a prompt that may be ours has ended, ``is_unclear`` says that our answer is not found.
 
-When somebody aborts a turn, early releases also delete the prompts that were queued by then, without a word. So behind
-an abort a queued prompt is not dispatched by counting: if the queue is reported empty, it ``is_removed``; if another
-prompt is dispatched, that may be ours or a later one. A status reports the abort. Without one, a ``complete`` whose
-turn neither finished nor failed shows it.
+When somebody aborts a turn, early releases also delete the prompts that were queued by then, and do not say so. After
+an abort a queued prompt is therefore not dispatched by counting: if the queue is reported empty, it ``is_removed``; if
+another prompt is dispatched, that may be ours or a later one. A status reports the abort. Without one, a ``complete``
+whose turn neither finished nor failed shows it.
 
 When the runner is lost in somebody's turn, early releases put the prompt back to the front of the queue and dispatch it
 again. That is one more turn for the same prompt, and no end.
@@ -290,18 +290,18 @@ class PromptTracker:
         self.reports_queued = True
         last_message = None if self._echo_at_dispatch else self._last_message
         self._last_message = None
-        known = position if isinstance(position, int) and position > 0 else 1
+        place = position if isinstance(position, int) and position > 0 else 1
         if last_message == "ours":
             if not self._queue_is_known:
                 # Right behind an end, the place may count the prompt that has ended: then it says nothing for sure.
                 self._queue_is_known, self._ahead = isinstance(position, int) and not self._is_between, 0
-            self._on_own_queued(known)
+            self._on_own_queued(place)
         elif last_message == "other" or not (self._queue_is_known or self._echo_at_dispatch):
             return
         elif self.phase is PromptPhase.SENT:
             self._is_ambiguous = self._queue_is_known and self._ahead == 0 and not self._is_between
             self.phase = PromptPhase.QUEUED
-            self._ahead = max(self._ahead, known - self._is_between)
+            self._ahead = max(self._ahead, place - self._is_between)
         elif self.message_id is None:
             self._is_ambiguous = True
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from usechat.agent_ops.wire import Frame, InteractivePrompt, PromptObject, Question, answer_command, answer_value
-from usechat.protocol.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
+from usechat.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 
@@ -25,12 +25,12 @@ _PREFIX: Final = "question-"
 
 
 class Questions:
-    """The questions of one turn. ``answered`` are the ids of those that this request answers."""
+    """The questions of one turn. ``answer_ids`` are the ids of those that this request answers."""
 
-    def __init__(self, mode: QuestionMode, answered: frozenset[str] = frozenset()) -> None:
+    def __init__(self, mode: QuestionMode, answer_ids: frozenset[str] = frozenset()) -> None:
         self.end_stream = mode == "approval"
         """Whether a question ends the stream, because its answer comes with the next request."""
-        self._answered = answered
+        self._answer_ids = answer_ids
         self._open: set[str] = set()
 
     @property
@@ -41,14 +41,14 @@ class Questions:
     def ask(self, question: Question | InteractivePrompt, frame: Frame) -> Iterator[Part]:
         """Yield the parts of a question, unless it was asked or answered already."""
         question_id, text = _id_and_text(question)
-        if question_id in self._open or question_id in self._answered:
+        if question_id in self._open or question_id in self._answer_ids:
             return
         self._open.add(question_id)
         payload = {key: value for key, value in frame.items() if key != "type"}
         if not self.end_stream:
             yield Data("question", payload, id=question_id)
             return
-        # In a step of its own: the page posts again as soon as every call of the last step is answered. Tools that the
+        # In a separate step: the page posts again as soon as every call of the last step is answered. Tools that the
         # agent runs meanwhile continue.
         yield Step(leaves_calls=True)
         yield ToolCall(_call_id(question_id), _TOOL, payload, dynamic=True)
@@ -63,12 +63,12 @@ class Questions:
             self._open.clear()
 
 
-def command_from_answer(shown: Mapping[str, Any], approval: ApprovalAnswer) -> Frame:
-    """Return the command for an answer to a question in the page's message ``shown``.
+def command_from_answer(message: Mapping[str, Any], approval: ApprovalAnswer) -> Frame:
+    """Return the command for an answer to a question in the page's ``message``.
 
     The server has compared that question with the one that was asked: :mod:`usechat.runs.open_calls`.
     """
-    for part in shown["parts"]:
+    for part in message["parts"]:
         if part.get("toolCallId") == _call_id(approval.approval_id):
             return answer_command(approval, _prompt_in(part.get("input")))
     return answer_command(approval)
@@ -90,11 +90,11 @@ def parts_from_answer(approval: ApprovalAnswer) -> Iterator[Part]:
         yield ToolDenied(call_id, approval.reason)
 
 
-def without_questions(shown: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def without_questions(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the parts of a message without the tool calls of questions: no tool of the agent settles those."""
     return [
         part
-        for part in shown["parts"]
+        for part in message["parts"]
         if part.get("type") != f"tool-{APPROVAL_TOOL}" and not str(part.get("toolCallId")).startswith(_PREFIX)
     ]
 

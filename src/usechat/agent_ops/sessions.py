@@ -203,13 +203,13 @@ def _read_sessions(content: bytes) -> "Iterator[ListedSession]":
         if not line.strip():
             continue
         try:
-            found = decoder.decode(line)
+            entry = decoder.decode(line)
         except msgspec.DecodeError as error:  # of which its ValidationError is one
             raise UnusableFile(f"line {number} is not a session: {error}") from None
-        first = lines.setdefault(found.session, number)
+        first = lines.setdefault(entry.session, number)
         if first != number:
-            raise UnusableFile(f"lines {first} and {number} name the same session: {found.session}")
-        yield ListedSession(found.session, found.kind, found.owner, found.enabled, dict(found.participants))
+            raise UnusableFile(f"lines {first} and {number} name the same session: {entry.session}")
+        yield ListedSession(entry.session, entry.kind, entry.owner, entry.enabled, dict(entry.participants))
 
 
 async def _list(changes: "DirectoryChanges", _options: Namespace) -> Lines:

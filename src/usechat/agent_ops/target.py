@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 
 from usechat.cli.options import rate
-from usechat.cli.targets import CommonOptions, OptionGroup, ServedApp
 from usechat.errors import CannotServe, UnknownAccess, UnusableFile
+from usechat.targets import CommonOptions, OptionGroup, ServedApp
 
 if TYPE_CHECKING:
     import ssl
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from usechat.agent_ops.access.lookup import HttpLookup
     from usechat.agent_ops.access.roles import AccessRule
     from usechat.agent_ops.transport import AgentOpsChatTransport
-    from usechat.server.auth.bearer import TokenRule
-    from usechat.server.requests import Action, Authorize
-    from usechat.turn import Identity
+    from usechat.server import Action, Authorize, Identity, TokenRule
 
 __all__ = ["Admission", "AgentOpsOptions", "AgentOpsTarget", "admission_by"]
 
@@ -45,7 +43,7 @@ class AgentOpsOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentOpsTarget:
-    """Serves sessions behind a route of their own, ``/api/sessions/{session_id}/chat``.
+    """Serves sessions at the route ``/api/sessions/{session_id}/chat``.
 
     To name ``--as agent-ops`` is to enable the route, unless ``ENABLE_AI_SDK_ADAPTER`` says otherwise.
     """
@@ -129,8 +127,8 @@ class Admission(NamedTuple):
 def admission_by(text: str, token_rules: "Sequence[TokenRule]", tls: "ssl.SSLContext | None" = None) -> Admission:
     """Return the rules that ``--access`` and ``--auth`` name together. A look-up calls the upstream with ``tls``.
 
-    A directory has tokens of its own besides those of ``--auth``. A look-up without ``--auth`` leaves it to the
-    upstream whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
+    A directory accepts its tokens besides those of ``--auth``. For a look-up without ``--auth``, the upstream decides
+    whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
     """
     kind, _, rest = text.partition(":")
     if kind == "directory":
@@ -139,7 +137,7 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]", tls: "ssl.SSLCon
         directory = SessionDirectory(directory_url(rest or None))
         return Admission(directory.bearer(*token_rules), directory)
     if kind == "lookup" and rest:
-        from usechat.server.auth.bearer import bearer
+        from usechat.server import bearer
 
         return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest, tls))
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
@@ -162,7 +160,7 @@ def _require_migrated(access: str) -> None:
         finally:
             await directory.close()
 
-    # In a thread of its own, because the caller may have an event loop and this function is not async.
+    # In a separate thread, because the caller may have an event loop and this function is not async.
     with ThreadPoolExecutor(max_workers=1) as thread:
         thread.submit(lambda: asyncio.run(check())).result()
 
@@ -194,7 +192,7 @@ async def _accept_for_lookup(request: "HTTPConnection", _session_id: str, action
 
 class _EveryToken:
     def identify(self, token: str) -> "Identity | None":
-        from usechat.turn import Identity
+        from usechat.server import Identity
 
         return Identity(f"token {hashlib.sha256(token.encode()).hexdigest()}", token=token)
 
@@ -236,7 +234,7 @@ def _upstream(
 
 
 def _service_token(path: str) -> "Callable[[], str]":
-    """Return a function that returns the token in a file, as it is now."""
+    """Return a function that returns the current token in a file."""
     from usechat.server.auth.tokens import WatchedFile
 
     try:

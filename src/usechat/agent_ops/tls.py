@@ -1,4 +1,4 @@
-"""TLS to the upstream: certificates of an authority of one's own, and a certificate for this client."""
+"""TLS to the upstream: certificates of a private authority, and a certificate for this client."""
 
 import ssl
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any, Final, cast
 
+from usechat import AdapterSource, ChatRequest, Turn
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
 from usechat.agent_ops.audit import AuditLog
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
@@ -28,12 +29,11 @@ from usechat.errors import (
     UnusableFile,
 )
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.request import ApprovalAnswer, ChatRequest
-from usechat.runs.run import Timeouts
+from usechat.protocol.request import ApprovalAnswer
+from usechat.runs.settings import Settings, Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
-from usechat.sources import AdapterSource
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, TurnContext, yield_once
 
 __all__ = ["NOTHING", "NOT_RECORDED", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 
@@ -113,9 +113,8 @@ class AgentOpsChatTransport:
         self._audit = audit
         self.sockets = SocketCounter(maximum_sockets)
         """Counts the sockets that are open."""
-        self._runs = RunChatTransport(
-            self, runs=runs, sdk=sdk, timeouts=Timeouts(first_event=None, idle=None), on_error=on_error
-        )
+        settings = Settings(sdk=sdk, timeouts=Timeouts(first_event=None, idle=None), on_error=on_error)
+        self._runs = RunChatTransport(self, runs=runs, settings=settings)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Answer a request. Closing the iterator stops the turn before ``aclose`` returns."""
@@ -164,6 +163,7 @@ class AgentOpsChatTransport:
     async def _exchange(self, context: TurnContext, session_id: str, exchange: "TurnExchange") -> None:
         async with self._connect(context, session_id) as socket:
             source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
+            context.pause = yield_once  # a session is not held back: a page that is too slow is cut off
             await source.drive(context)
         if socket.frame_was_too_large and exchange.adapter.prompt.is_active:
             with suppress(SessionUnreachable):
@@ -194,24 +194,24 @@ class AgentOpsChatTransport:
             _key_of(channel),
             author=author,
             claim=streams.claim,
-            echoes=self.sockets.echoes,
-            reports_queued=self.sockets.reports_queued,
+            echoes=streams.habits.echoes,
+            reports_queued=streams.habits.reports_queued,
         )
         adapter = SessionAdapter(prompt, questions=self._questions, events=self._events)
         commands = [prompt_command(turn.text, turn.files, channel)]
         return TurnExchange(adapter, commands, streams=streams, channel=channel, idle_timeout=self._idle_timeout)
 
     def _continue(self, turn: Turn) -> "TurnExchange":
-        shown: Any = turn.request.continues
+        message: Any = turn.request.continues
         channel = _channel_of(turn)
         adapter = SessionAdapter(
-            PromptTracker.attached(shown["id"], _key_of(channel)),
+            PromptTracker.attached(message["id"], _key_of(channel)),
             questions=self._questions,
             answered=frozenset(answer.approval_id for answer in turn.approvals),
             events=self._events,
-            shown=shown,
+            shown=message,
         )
-        commands = [command_from_answer(shown, answer) for answer in turn.approvals]
+        commands = [command_from_answer(message, answer) for answer in turn.approvals]
         return TurnExchange(adapter, commands, answers=turn.approvals, channel=channel, idle_timeout=self._idle_timeout)
 
     @asynccontextmanager

@@ -22,12 +22,14 @@ from usechat.agent_ops.wire import (
 
 __all__ = [
     "Dialect",
+    "FileAdded",
     "RunnerEvent",
     "TextAppended",
     "TextSnapshot",
     "ToolChanged",
     "TurnEnded",
     "TurnEvent",
+    "TurnOutput",
     "TurnStarted",
     "turn_event_from_runner",
     "turn_events_from_message",
@@ -74,6 +76,14 @@ class ToolChanged(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
+class FileAdded(msgspec.Struct, frozen=True):
+    """An image or a sound of a turn, as a ``data:`` URL; it may be known already."""
+
+    turn_id: str
+    url: str
+    media_type: str
+
+
 class TurnEnded(msgspec.Struct, frozen=True):
     """A turn ended. One that failed before any output may have no id."""
 
@@ -83,7 +93,8 @@ class TurnEnded(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-TurnEvent: TypeAlias = TurnStarted | TextAppended | TextSnapshot | ToolChanged | TurnEnded
+TurnOutput: TypeAlias = TextAppended | TextSnapshot | ToolChanged | FileAdded | TurnEnded
+TurnEvent: TypeAlias = TurnStarted | TurnOutput
 
 
 def turn_event_from_runner(event: RunnerEvent) -> TurnEvent:
@@ -109,15 +120,17 @@ def turn_start_from_message(event: MessageAdded) -> TurnStarted | None:
 
 
 def turn_events_from_message(message: MessageObject) -> Iterator[TurnEvent]:
-    """Yield the state of a whole message as events, known or new: its text, its tools, its end."""
+    """Yield the state of a whole message as events, known or new: its text, its tools, its files, its end."""
     parts = [part for part in message.parts if isinstance(part, dict)] if isinstance(message.parts, list) else []
     text = message.content or _text_of(parts)
     finish = next((part for part in parts if part.get("type") == "finish"), None)
     if text and finish is None:
         yield TextSnapshot(message.id, text)
     for part in parts:
-        if part.get("type") == "tool-call" and (changed := _tool_changed(message.id, part)) is not None:
-            yield changed
+        if part.get("type") == "tool-call" and (change := _tool_changed(message.id, part)) is not None:
+            yield change
+        elif (file := _file_added(message.id, part)) is not None:
+            yield file
     if finish is not None:
         yield TurnEnded(message.id, str(finish.get("reason")), text, _error_of(parts))
 
@@ -135,6 +148,13 @@ def _tool_changed(turn_id: str, part: Mapping[str, Any]) -> ToolChanged | None:
         return msgspec.convert({**part, "turnId": turn_id}, ToolChanged)
     except msgspec.ValidationError:
         return None
+
+
+def _file_added(turn_id: str, part: Mapping[str, Any]) -> FileAdded | None:
+    data, media_type = part.get("data"), part.get("mimeType")
+    if part.get("type") not in ("image", "audio") or not isinstance(data, str) or not isinstance(media_type, str):
+        return None
+    return FileAdded(turn_id, f"data:{media_type};base64,{data}", media_type)
 
 
 def _error_of(parts: list[dict[str, Any]]) -> str | None:

@@ -9,8 +9,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from usechat.agent_ops.turn_events import Dialect, ToolChanged, TurnEnded
-from usechat.protocol.parts import Error, Finish, Part, Start, Text, ToolCall, ToolError, ToolInputStart, ToolResult
+from usechat.agent_ops.turn_events import Dialect, FileAdded, ToolChanged, TurnEnded
+from usechat.parts import Error, File, Finish, Part, Start, Text, ToolCall, ToolError, ToolInputStart, ToolResult
+from usechat.protocol.ui_messages import is_settled, tool_name
 
 __all__ = ["TOOL_FAILED", "TURN_FAILED", "UNSETTLED", "RunningTurn", "TextDigest"]
 
@@ -65,19 +66,20 @@ class _ShownTool:
 
 
 class RunningTurn:
-    """Turns the events of one turn into parts. ``shown`` are the parts that the page has of it already."""
+    """Turns the events of one turn into parts. ``parts`` are those that the page has of it already."""
 
-    def __init__(self, turn_id: str, shown: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, turn_id: str, parts: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.turn_id = turn_id
-        self.has_output = shown is not None
-        self.ended: TurnEnded | None = None
+        self.has_output = parts is not None
+        self.ending: TurnEnded | None = None
         """How the upstream ended the turn. Tools may still be open then."""
         self._writer: Dialect | None = None
         self._text = TextDigest()
         self._segment = TextDigest()  # since the last tool
         self._last_segment = TextDigest()
         self._tools: dict[str, _ShownTool] = {}
-        for part in shown or ():
+        self._files: set[bytes] = set()
+        for part in parts or ():
             self._restore(part)
 
     @property
@@ -101,28 +103,36 @@ class RunningTurn:
         """Yield what a snapshot of the whole text holds beyond what was sent."""
         yield from self._text_part(self._text.suffix_of(text) or "")
 
-    def update_tool(self, changed: ToolChanged) -> Iterator[Part]:
+    def update_tool(self, change: ToolChanged) -> Iterator[Part]:
         """Yield what is new about a tool call. The upstream may have skipped any of its states."""
-        if changed.status not in _STATUSES:
+        if change.status not in _STATUSES:
             return
-        call_id = changed.call_id
+        call_id = change.call_id
         tool = self._tools.get(call_id)
         is_new = tool is None
         if tool is None:
-            tool = self._tools[call_id] = _ShownTool(changed.tool_name)
+            tool = self._tools[call_id] = _ShownTool(change.tool_name)
             self._end_segment()
         if tool.settled:
             return
         self.has_output = True
-        tool.args = tool.args if changed.args is None else changed.args
-        is_over = changed.status in ("completed", "error")
-        if not tool.has_input and (is_over or (changed.status == "running" and tool.args is not None)):
+        tool.args = tool.args if change.args is None else change.args
+        is_over = change.status in ("completed", "error")
+        if not tool.has_input and (is_over or (change.status == "running" and tool.args is not None)):
             yield tool.call(call_id)
         elif is_new:
             yield ToolInputStart(call_id, tool.name, dynamic=True)
         if is_over:
             tool.settled = True
-            yield _outcome(changed)
+            yield _outcome(change)
+
+    def add_file(self, file: FileAdded) -> Iterator[Part]:
+        """Yield an image or a sound, unless the page has it."""
+        digest = _digest(file.url)
+        if digest not in self._files:
+            self._files.add(digest)
+            self.has_output = True
+            yield File(file.url, file.media_type)
 
     def complete_inputs(self) -> Iterator[Part]:
         """Yield the calls whose input was not sent yet, with the arguments known so far."""
@@ -130,23 +140,23 @@ class RunningTurn:
             if not tool.has_input:
                 yield tool.call(call_id)
 
-    def end(self, ended: TurnEnded) -> Iterator[Part]:
+    def end(self, ending: TurnEnded) -> Iterator[Part]:
         """Yield the text that only the end event holds. :meth:`settle` yields the ending itself."""
-        self.ended = ended
-        yield from self._text_part(self._missing(ended.final_text or ""))
+        self.ending = ending
+        yield from self._text_part(self._missing(ending.final_text or ""))
 
     def settle(self) -> Iterator[Part]:
         """Yield an error for every open tool, then the ending."""
         for call_id, tool in self._tools.items():
             if not tool.settled:
                 yield ToolError(call_id, UNSETTLED)
-        ended = self.ended
-        if ended is not None and ended.reason == "error":
-            yield Error(ended.error or TURN_FAILED)
-        elif ended is None and not self.has_output:
+        ending = self.ending
+        if ending is not None and ending.reason == "error":
+            yield Error(ending.error or TURN_FAILED)
+        elif ending is None and not self.has_output:
             yield Error(TURN_FAILED)
         else:
-            yield Finish("other" if ended is not None and ended.reason == "canceled" else None)
+            yield Finish("other" if ending is not None and ending.reason == "canceled" else None)
 
     def _text_part(self, text: str) -> Iterator[Part]:
         if text:
@@ -175,13 +185,18 @@ class RunningTurn:
         if part.get("type") == "text" and isinstance(text := part.get("text"), str):
             self._text.append(text)
             self._segment.append(text)
+        elif part.get("type") == "file" and isinstance(url := part.get("url"), str):
+            self._files.add(_digest(url))
         elif isinstance(call_id, str):
-            settled = part.get("state") in ("output-available", "output-error", "output-denied")
-            self._tools[call_id] = _ShownTool(str(part.get("toolName")), has_input=True, settled=settled)
+            self._tools[call_id] = _ShownTool(tool_name(part), has_input=True, settled=is_settled(part))
             self._end_segment()
 
 
-def _outcome(changed: ToolChanged) -> Part:
-    if changed.status == "completed":
-        return ToolResult(changed.call_id, changed.result)
-    return ToolError(changed.call_id, changed.error or TOOL_FAILED)
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(_bytes(text), digest_size=16).digest()
+
+
+def _outcome(change: ToolChanged) -> Part:
+    if change.status == "completed":
+        return ToolResult(change.call_id, change.result)
+    return ToolError(change.call_id, change.error or TOOL_FAILED)

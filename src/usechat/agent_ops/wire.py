@@ -57,6 +57,10 @@ _Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 """The id of a turn or message. It becomes the id of the page's message, which must not be empty."""
 
 
+_APPROVE: Final = "approve"
+"""The action of a prompt that is the plain approval, once."""
+
+
 class Channel(msgspec.Struct, frozen=True):
     """A channel of the session other than the default one."""
 
@@ -158,6 +162,13 @@ class PromptObject(msgspec.Struct, frozen=True):
     body: str | None = None
     type: str | None = None
     context: Any = None
+    actions: Any = None
+
+    def offers(self, action_id: str | None) -> bool:
+        """Return whether the prompt has this action beside the plain approval, such as ``allow_session``."""
+        actions = self.actions if isinstance(self.actions, list) else []
+        ids = {action.get("id") for action in actions if isinstance(action, Mapping)}
+        return action_id in ids - {_APPROVE}
 
     @property
     def invocation_id(self) -> str:
@@ -354,13 +365,15 @@ def answer_value(approval: ApprovalAnswer) -> str | bool:
 def answer_command(approval: ApprovalAnswer, prompt: PromptObject | None = None) -> Frame:
     """Return the command that gives the agent a person's answer.
 
-    The upstream treats an ``answer`` to a ``prompt`` of type ``approval`` as a denial, whatever it says. Such a prompt
-    needs ``approve-action`` or ``deny-action``.
+    The upstream treats an ``answer`` to a ``prompt`` of type ``approval`` as a denial, even if it says yes. Such a
+    prompt needs ``approve-action`` or ``deny-action``. An approval whose reason is the id of one of the prompt's
+    actions chooses that action (``allow_session``, ``allow_always``); without one, the tool may run once.
     """
     if prompt is None or prompt.type != "approval":
         return {"type": "answer", "questionId": approval.approval_id, "answer": answer_value(approval)}
     if approval.approved:
-        return {"type": "approve-action", "invocationId": prompt.invocation_id}
+        action = {"actionId": approval.reason} if prompt.offers(approval.reason) else {}
+        return {"type": "approve-action", "invocationId": prompt.invocation_id, **action}
     reason = {"reason": approval.reason} if approval.reason else {}
     return {"type": "deny-action", "invocationId": prompt.invocation_id, **reason}
 

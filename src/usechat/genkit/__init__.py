@@ -4,8 +4,9 @@
 of a flow from a turn. ``docs/genkit.md`` has the rest.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from usechat.genkit.adapter import GenkitAdapter
@@ -45,19 +46,23 @@ __all__ = [
 
 # Imported on use: `usechat serve --help` loads the kind in this package, which must be fast.
 _HOMES: Final = {
-    "Approval": "approvals",
-    "FlowChunk": "wire",
-    "FlowFailure": "wire",
-    "FlowResult": "wire",
-    "GenkitAdapter": "adapter",
-    "GenkitChatTransport": "transport",
-    "Respond": "approvals",
-    "Restart": "approvals",
-    "respond_to": "approvals",
+    "Approval": "usechat.genkit.approvals",
+    "FlowChunk": "usechat.genkit.wire",
+    "FlowFailure": "usechat.genkit.wire",
+    "FlowInput": "usechat.genkit.inputs",
+    "FlowResult": "usechat.genkit.wire",
+    "GenkitAdapter": "usechat.genkit.adapter",
+    "GenkitChatTransport": "usechat.genkit.transport",
+    "Respond": "usechat.genkit.approvals",
+    "Restart": "usechat.genkit.approvals",
+    "agent_input": "usechat.genkit.inputs",
+    "history_input": "usechat.genkit.inputs",
+    "mapped_input": "usechat.genkit.inputs",
+    "messages_input": "usechat.genkit.inputs",
+    "respond_to": "usechat.genkit.approvals",
+    "session_id": "usechat.genkit.inputs",
+    "stateless_agent_input": "usechat.genkit.inputs",
+    "text_input": "usechat.genkit.inputs",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'inputs')}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -17,17 +17,17 @@ Invariants:
 - Error texts of the server never become parts: ``describe`` returns the sentence that people read.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from usechat import parts
 from usechat.errors import UnknownEvent
 from usechat.genkit.content import ContentReader, JsonObject
 from usechat.genkit.errors import BLOCKED, INCOMPLETE, TOOL_FAILED, sentence_of
 from usechat.genkit.tool_requests import ToolRequest, ToolRequests
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, UnknownFrame, failure_of
-from usechat.protocol import parts
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
@@ -131,7 +131,8 @@ class GenkitAdapter:
     ``send_data`` sends Genkit's data, custom and resource parts, state patches, artifacts and chunks of unknown shape
     as ``data-genkit-*``. ``interrupts`` says how an interrupted call is shown: as a tool that waits for the page's
     output, or as one that waits for a person's approval. ``known`` are the calls of the message that the answer
-    continues; ``denied`` are the ids of those that a person denied. ``describe`` returns the text that people read of a
+    continues; ``denied`` are the ids of those that a person denied, ``restarted`` the names of the tools that were run
+    again after a person's answer. ``describe`` returns the text that people read of a
     failure.
 
     ``feed`` raises :class:`~usechat.errors.UnknownEvent` for what it does not know.
@@ -153,6 +154,7 @@ class GenkitAdapter:
         interrupts: Interrupts = "tool",
         known: Iterable[ToolRequest] = (),
         denied: Container[str] = (),
+        restarted: Container[str] = (),
         describe: Callable[[FlowFailure], str] = sentence_of,
     ) -> None:
         self.ended = False
@@ -163,10 +165,15 @@ class GenkitAdapter:
         self._denied = denied
         self._calls = ToolRequests(new_id, known)
         self._content = ContentReader(
-            self._calls, send_data=send_data, approvals=interrupts == "approval", denied=denied
+            self._calls, send_data=send_data, approvals=interrupts == "approval", denied=denied, restarted=restarted
         )
         self._has_text = False
         self._snapshot_id: str | None = None
+
+    @property
+    def ran_denied(self) -> Sequence[str]:
+        """The names of tools that returned an output after they were denied."""
+        return self._content.ran_denied
 
     def feed(self, event: FlowEvent) -> Iterator[parts.Part]:
         """Yield the parts of an event; nothing after the ending."""

@@ -3,7 +3,7 @@
 Genkit resumes an interrupted call in one of two ways. A *restart* runs the tool again with ``metadata.resumed``, which
 the tool reads; a *response* is taken as the tool's output, and is validated against its output schema. An approval and
 a denial are both restarts with ``{approved: bool, reason?}``: that is what a Go tool with a typed resume value reads,
-and a response of our own invention would not fit the output schema. Tools that want something else need a mapping.
+and a response that we invent would not fit the output schema. Tools that want something else need a mapping.
 
 JavaScript's ``defineInterrupt`` makes a tool that is interrupted each time it runs, so it needs a response. The wire
 does not tell it apart from a tool that interrupts itself: ``metadata.interrupt`` is what the author chose (or ``true``)

@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from usechat import parts
 from usechat.genkit.tool_requests import ToolRequest, ToolRequests
-from usechat.protocol import parts
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
@@ -26,6 +26,8 @@ _KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "d
 _OUTCOMES: Final = {"interrupt", "pendingOutput"}
 _BY_ORDER: Final = {"genkit": {"matchedBy": "order"}}
 """The ``toolMetadata`` of an output that may belong to a parallel call of the same name."""
+_DENIED: Final = {"genkit": {"ranAfterDenial": True}}
+"""The ``toolMetadata`` of a call that a person denied, and whose tool ran."""
 
 
 class StreamedContent:
@@ -66,7 +68,10 @@ class StreamedContent:
 class ContentReader:
     """Turns the chunks of one generation into parts: model messages and tool messages, each with its index.
 
-    ``has_unknown`` is set when a part of the content is not known; that part is skipped.
+    ``has_unknown`` is set when a part of the content is not known; that part is skipped. ``restarted`` are the names of
+    tools that were run again after a person's answer. A denied one should do nothing then, but nothing on the wire
+    tells whether it did. What it returned is told to the model, so it is shown: as a separate call, because no release
+    allows an output beside a denial. ``ran_denied`` are the names of such tools.
     """
 
     def __init__(
@@ -76,12 +81,15 @@ class ContentReader:
         send_data: bool,
         approvals: bool,
         denied: Container[str],
+        restarted: Container[str],
     ) -> None:
         self.has_unknown = False
+        self.ran_denied: list[str] = []
         self._calls = calls
         self._send_data = send_data
         self._approvals = approvals
         self._denied = denied
+        self._restarted = restarted
         self._role: str | None = None
         self._index: Any = None
         self._streamed = StreamedContent()
@@ -93,8 +101,8 @@ class ContentReader:
 
     def chunk(self, chunk: JsonObject) -> Iterator[parts.Part]:
         """Yield the parts of a ``ModelResponseChunk``."""
-        found = chunk.get("content")
-        content = [part for part in found if isinstance(part, Mapping)] if isinstance(found, list) else []
+        items = chunk.get("content")
+        content = [part for part in items if isinstance(part, Mapping)] if isinstance(items, list) else []
         yield from self._start_message(chunk, content)
         fresh = self._streamed.new_in(content) if chunk.get("aggregated") is True else content
         restated = []
@@ -147,16 +155,16 @@ class ContentReader:
                 yield from self._call(call, part)
             if "interrupt" in metadata:
                 yield from self._interrupted(call, part)
-            elif not call.answered and (has_interrupt or "pendingOutput" in metadata):
-                call.answered = True
+            elif not call.has_response and (has_interrupt or "pendingOutput" in metadata):
+                call.has_response = True
                 yield parts.ToolResult(call.id, metadata.get("pendingOutput"))
 
     def _interrupted(self, call: ToolRequest, part: JsonObject) -> Iterator[parts.Part]:
         if call.has_progress:  # it would become the tool's output
             call.has_progress = False
             yield parts.ToolCall(call.id, call.name, call.input or {}, retracts_output=True)
-        if self._approvals and not call.asked:
-            call.asked = True
+        if self._approvals and not call.has_approval_request:
+            call.has_approval_request = True
             yield parts.ApprovalRequest(self._calls.new_id(), call.id, _reason(_metadata(part)["interrupt"]))
 
     def _is_restated(self, part: JsonObject) -> bool:
@@ -169,8 +177,8 @@ class ContentReader:
         role, index = chunk.get("role"), chunk.get("index")
         if not isinstance(role, str):
             role = "tool" if any("toolResponse" in part for part in content) else "model"
-        moved = index is not None and self._index is not None and index != self._index
-        if self._role is not None and (role != self._role or moved):
+        is_other_index = index is not None and self._index is not None and index != self._index
+        if self._role is not None and (role != self._role or is_other_index):
             self._streamed = StreamedContent()
             if role != "tool":
                 self._calls.next_message()
@@ -207,6 +215,7 @@ class ContentReader:
         if call.id in self._denied:
             if not is_partial:
                 yield parts.ToolDenied(call.id, tool_name=call.name)
+                yield from self._ran_denied(call, response)
             return
         content = response.get("content")
         output = response.get("output", content)
@@ -218,6 +227,13 @@ class ContentReader:
         for part in content if isinstance(content, list) else ():
             if isinstance(part, Mapping) and "media" in part:
                 yield from self.part(part)
+
+    def _ran_denied(self, call: ToolRequest, response: JsonObject) -> Iterator[parts.Part]:
+        if call.name in self._restarted:
+            self.ran_denied.append(call.name)
+            call_id, output = self._calls.new_id(), response.get("output", response.get("content"))
+            yield parts.ToolCall(call_id, call.name, call.input or {}, tool_metadata=_DENIED)
+            yield parts.ToolResult(call_id, output, tool_metadata=_DENIED)
 
 
 def _metadata(part: JsonObject) -> JsonObject:
@@ -237,9 +253,9 @@ def _partial(call: ToolRequest, value: Any) -> Iterator[parts.Part]:
         call.started = True
         yield parts.ToolInputStart(call.id, call.name)
     text = value if isinstance(value, str) else _open_text(value)
-    if len(text) > len(call.written) and text.startswith(call.written):
-        yield parts.ToolInputDelta(call.id, text[len(call.written) :])
-        call.written = text
+    if len(text) > len(call.input_text) and text.startswith(call.input_text):
+        yield parts.ToolInputDelta(call.id, text[len(call.input_text) :])
+        call.input_text = text
 
 
 def _open_text(value: Any) -> str:

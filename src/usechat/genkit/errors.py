@@ -128,7 +128,7 @@ def public_text(failure: FlowFailure) -> str:
 
 def not_genkit(url: str, code: int, headers: Mapping[str, str], first_bytes: bytes) -> PublicError:
     """Return the error for a response with status 200 that holds nothing of Genkit's; the log has its first bytes."""
-    text = f"what answers at {url} is not a Genkit flow: {_described(code, headers, first_bytes)}"
+    text = f"{url} is not a Genkit flow: {_described(code, headers, first_bytes)}"
     return PublicError(describe(FlowFailure("DATA_LOSS", text)))
 
 
@@ -147,16 +147,16 @@ def error_page(
     if code == 200:
         _logger.warning("%s answered with an HTML page instead of a stream; it begins with %r", url, body[:FIRST_BYTES])
         return PublicError(ERROR_PAGE)
-    reported = failure_of(_json_or_text(body.decode("utf-8", "replace")[:10_000]))
+    report = failure_of(_json_or_text(body.decode("utf-8", "replace")[:10_000]))
     if location := headers.get("location"):
         failure = FlowFailure("NOT_FOUND", f"HTTP {code}: the flow has moved to {location}; give that address")
-    elif show_public and public_text(reported):
-        return PublicError(describe(reported, show_public=True))
-    elif reported.status == "UNKNOWN" or reported.status not in STATUS_NAMES:
+    elif show_public and public_text(report):
+        return PublicError(describe(report, show_public=True))
+    elif report.status == "UNKNOWN" or report.status not in STATUS_NAMES:
         text = f"{url} answered with {_described(code, headers, body)}"
         failure = FlowFailure(STATUSES.get(code, "INTERNAL"), text)
     else:
-        failure = FlowFailure(reported.status, f"HTTP {code}: {reported.message}", reported.details)
+        failure = FlowFailure(report.status, f"HTTP {code}: {report.message}", report.details)
     return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
 
 

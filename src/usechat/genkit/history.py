@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from usechat import Turn, UIMessage
 from usechat.genkit.approvals import Approval, MapApproval, Respond, Restart, resume_with
 from usechat.genkit.tool_requests import OWN_ID, ToolRequest
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.states import ToolState
-from usechat.protocol.tool_calls import APPROVAL_TOOL, is_settled
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
-from usechat.turn import Turn
+from usechat.protocol.tool_calls import APPROVAL_TOOL
+from usechat.protocol.ui_messages import is_settled, is_tool, last_step, steps_of, tool_name
 
 __all__ = [
     "Resume",
@@ -18,7 +18,6 @@ __all__ = [
     "known_calls",
     "resume_of",
     "resumed_history",
-    "text_of_message",
     "user_content",
 ]
 
@@ -26,30 +25,24 @@ Wire: TypeAlias = dict[str, Any]
 """An object of Genkit's JSON."""
 
 
-def text_of_message(message: UIMessage) -> str:
-    """Return the text of a message."""
-    texts = (part.get("text") for part in _parts(message) if part["type"] == "text")
-    return "".join(text for text in texts if isinstance(text, str))
-
-
 def user_content(message: UIMessage | None) -> list[Wire]:
     """Return the text and the files of a user's message."""
     return [content for part in _parts(message) for content in _plain_content(part)]
 
 
-def genkit_messages(messages: Iterable[UIMessage], *, answered: Container[str] = ()) -> list[Wire]:
+def genkit_messages(messages: Iterable[UIMessage], *, call_ids: Container[str] = ()) -> list[Wire]:
     """Return the history as Genkit messages. A call without an outcome is left out.
 
-    ``answered`` are the calls of the last step whose answers are in ``resume``. Genkit requires that their requests end
+    ``call_ids`` are the calls of the last step whose answers are in ``resume``. Genkit requires that their requests end
     the history, and that the outputs of the other tools of that step are beside them as ``pendingOutput``.
     """
-    converted: list[Wire] = []
+    history: list[Wire] = []
     for message in messages:
         if message["role"] == "user":
-            converted.append({"role": "user", "content": user_content(message)})
+            history.append({"role": "user", "content": user_content(message)})
         elif message["role"] == "assistant":
-            converted += _model_messages(message, answered)
-    return [message for message in converted if message["content"]]
+            history += _model_messages(message, call_ids)
+    return [message for message in history if message["content"]]
 
 
 class Resume(NamedTuple):
@@ -79,12 +72,12 @@ def resumed_history(turn: Turn, map_approval: MapApproval | None = None) -> tupl
         return None
     last = _told_apart(turn.request.continues)
     resume = _resume_of(turn, last, map_approval)
-    return None if resume is None else (genkit_messages([*turn.messages[:-1], last], answered=resume.call_ids), resume)
+    return None if resume is None else (genkit_messages([*turn.messages[:-1], last], call_ids=resume.call_ids), resume)
 
 
 def _resume_of(turn: Turn, message: UIMessage | None, map_approval: MapApproval | None) -> Resume | None:
     outputs = {output.tool_call_id for output in turn.tool_outputs}
-    outputs &= {part.get("toolCallId") for part in _steps(message)[-1]}
+    outputs &= {part.get("toolCallId") for part in last_step(_parts(message))}
     approvals = {answer.tool_call_id: answer for answer in turn.approvals}
     wire: dict[str, list[Wire]] = {"respond": [], "restart": []}
     call_ids: set[str] = set()
@@ -117,16 +110,16 @@ def _decided(part: Mapping[str, Any], answer: ApprovalAnswer, map_approval: MapA
             return "respond", _response(part, output)
 
 
-def _is_lost(part: Mapping[str, Any], answered: Container[str]) -> bool:
+def _is_lost(part: Mapping[str, Any], call_ids: Container[str]) -> bool:
     """Tell whether a pending output must be sent as a response, too: JavaScript ignores ``null``, ``false``, 0, ""."""
     is_pending = (
-        _is_tool(part) and part.get("state") == ToolState.OUTPUT_AVAILABLE and part["toolCallId"] not in answered
+        _is_tool(part) and part.get("state") == ToolState.OUTPUT_AVAILABLE and part["toolCallId"] not in call_ids
     )
     return is_pending and not part.get("output") and not isinstance(part.get("output"), list | dict)
 
 
 def _told_apart(message: UIMessage) -> UIMessage:
-    """Return a message in which calls of one step have refs of our own, if several of one name have none."""
+    """Return a message in which calls of one step get their ids as refs, if several of one name have none."""
     refs = {part["toolCallId"]: part["toolCallId"] for step in _steps(message) for part in _same_calls(step)}
     return cast("UIMessage", {**message, "parts": [_with_ref(part, refs) for part in _parts(message)]})
 
@@ -165,17 +158,17 @@ def known_calls(turn: Turn) -> list[ToolRequest]:
             _ref_of(part),
             complete=True,
             input=part.get("input"),
-            answered=is_settled(part),
+            has_response=is_settled(part),
             echo=is_settled(part),
         )
         for part in filter(_is_tool, _parts(turn.request.continues))
     ]
 
 
-def _model_messages(message: UIMessage, answered: Container[str]) -> Iterator[Wire]:
+def _model_messages(message: UIMessage, call_ids: Container[str]) -> Iterator[Wire]:
     """Yield the messages of each step: the model's, then that of its tools."""
     for step in _steps(message):
-        pending = any(part.get("toolCallId") in answered for part in step)
+        pending = any(part.get("toolCallId") in call_ids for part in step)
         model: list[Wire] = []
         tools: list[Wire] = []
         for part in step:
@@ -183,7 +176,7 @@ def _model_messages(message: UIMessage, answered: Container[str]) -> Iterator[Wi
                 model += _plain_content(part)
                 continue
             request = {"toolRequest": _request(part)} | _metadata(part, "callProviderMetadata")
-            if part["toolCallId"] in answered:
+            if part["toolCallId"] in call_ids:
                 model.append(request)
             elif part.get("state") not in (ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR):
                 continue  # models refuse a request without a response
@@ -208,12 +201,12 @@ def _plain_content(part: Mapping[str, Any]) -> Iterator[Wire]:
 
 def _metadata(part: Mapping[str, Any], key: str) -> Wire:
     """Return Genkit's metadata of a part, such as the signature of a thought, without keys that are sent elsewhere."""
-    kept = {
+    metadata = {
         name: value
         for name, value in _genkit_metadata(part, key).items()
         if name not in ("interrupt", "pendingOutput", "ref")
     }
-    return {"metadata": kept} if kept else {}
+    return {"metadata": metadata} if metadata else {}
 
 
 def _genkit_metadata(part: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -240,9 +233,8 @@ def _ref_of(part: Mapping[str, Any]) -> str | None:
 
 
 def _name_and_ref(part: Mapping[str, Any]) -> Wire:
-    name = part.get("toolName") if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
     ref = _ref_of(part)
-    return {"name": name} | ({"ref": ref} if ref is not None else {})
+    return {"name": tool_name(part)} | ({"ref": ref} if ref is not None else {})
 
 
 def _output_of(part: Mapping[str, Any]) -> Any:
@@ -252,18 +244,11 @@ def _output_of(part: Mapping[str, Any]) -> Any:
 
 
 def _is_tool(part: Mapping[str, Any]) -> bool:
-    is_call = is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
-    return is_call and isinstance(part.get("toolCallId"), str) and part["type"] != f"tool-{APPROVAL_TOOL}"
+    return is_tool(part) and isinstance(part.get("toolCallId"), str) and part["type"] != f"tool-{APPROVAL_TOOL}"
 
 
 def _steps(message: UIMessage | None) -> list[list[Mapping[str, Any]]]:
-    """Return the parts of a message by its steps; there is at least one."""
-    steps: list[list[Mapping[str, Any]]] = [[]]
-    for part in _parts(message):
-        if part["type"] == "step-start":
-            steps.append([])
-        steps[-1].append(part)
-    return steps
+    return steps_of(_parts(message))
 
 
 def _parts(message: UIMessage | None) -> list[Mapping[str, Any]]:

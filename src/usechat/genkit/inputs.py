@@ -1,7 +1,7 @@
 """The input of a flow: the shapes that Genkit flows and agents take.
 
 Every builder takes the turn and returns a :class:`FlowInput`. The page's messages are untrusted client input; system
-messages among them are left out, because the flow has system prompts of its own.
+messages among them are left out, because the flow sets its system prompts.
 """
 
 import uuid
@@ -10,13 +10,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from usechat import Turn, UIMessage
 from usechat.errors import PublicError
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import CANNOT_RESUME, NO_FILES, cannot_tell_apart
-from usechat.genkit.history import genkit_messages, resume_of, resumed_history, text_of_message, user_content
+from usechat.genkit.history import genkit_messages, resume_of, resumed_history, user_content
 from usechat.input_mapping import mapped_values, require_sources
-from usechat.protocol.ui_messages import UIMessage
-from usechat.turn import Turn
+from usechat.protocol.ui_messages import text_of
 
 __all__ = [
     "INPUTS",
@@ -28,6 +28,7 @@ __all__ = [
     "mapped_input",
     "messages_input",
     "require_text",
+    "restarted_tools",
     "session_id",
     "stateless_agent_input",
     "text_input",
@@ -44,6 +45,14 @@ class FlowInput(msgspec.Struct, frozen=True):
 
     data: Any
     init: Mapping[str, Any] | None = None
+
+
+def restarted_tools(flow_input: FlowInput) -> list[str]:
+    """Return the names of the interrupted tools that a request runs again."""
+    match flow_input:
+        case FlowInput({"resume": {"restart": [*requests]}}) | FlowInput(_, {"restart": [*requests]}):
+            return [str(request["toolRequest"]["name"]) for request in requests]
+    return []
 
 
 InputBuilder: TypeAlias = Callable[[Turn], FlowInput]
@@ -93,7 +102,7 @@ def _text_with_files(message: UIMessage) -> str:
     """Return the text of a message, with a line for each of its files."""
     files = [part for part in message["parts"] if part["type"] == "file"]
     names = [f"[file: {part.get('filename') or part.get('mediaType')}]" for part in files]
-    return "\n".join([*filter(None, [text_of_message(message)]), *names])
+    return "\n".join([*filter(None, [text_of(message)]), *names])
 
 
 def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:

@@ -1,7 +1,7 @@
 """A flow, a prompt or an agent of the Python package ``genkit``, run in this process.
 
 Genkit reports chunks through a callback and returns the result from a coroutine. :func:`stream_action` turns that into
-an async iterator: the coroutine runs in a task of its own, the callback puts chunks into a queue, and the iterator
+an async iterator: the coroutine runs in a separate task, the callback puts chunks into a queue, and the iterator
 takes them out. The callback is synchronous, so a flow cannot be made to wait; one that is more than
 :data:`MAXIMUM_QUEUED` chunks ahead fails instead of filling the memory.
 
@@ -10,7 +10,7 @@ run reports a stopped turn as stopped. Three things are needed:
 
 1. The flow's ``abort_signal`` is set and its task is cancelled. A flow may ignore a cancellation, so it is cancelled
    again every second.
-2. Genkit starts tasks of its own for a flow (the loop of an agent, ``generate_stream``, ``Action.stream``) and does not
+2. Genkit starts further tasks for a flow (the loop of an agent, ``generate_stream``, ``Action.stream``) and does not
    cancel them with it (genkit 0.12.0). It keeps no list of them, but a task inherits a copy of the context in which it
    was created. So the flow's task marks its context, and tasks of Genkit's code with that mark are cancelled, too.
 3. The task factory of a run (:mod:`usechat.runs.run`) sees those tasks, too, but this module also works without a run.
@@ -28,6 +28,7 @@ from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from usechat import Turn
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import NO_FILES, SENTENCES, TOO_FAST, describe
@@ -35,7 +36,6 @@ from usechat.genkit.history import genkit_messages, resumed_history
 from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
-from usechat.turn import Turn
 
 try:
     import genkit
@@ -142,7 +142,7 @@ def _context_of(task: "asyncio.Task[Any]") -> Context:
     """Return the context of a task. In Python 3.11, which has no ``get_context``, the garbage collector finds it."""
     if sys.version_info >= (3, 12):
         return task.get_context()
-    return next((held for held in gc.get_referents(task) if isinstance(held, Context)), Context())
+    return next((referent for referent in gc.get_referents(task) if isinstance(referent, Context)), Context())
 
 
 def can_answer(flow: Any) -> bool:
@@ -210,8 +210,8 @@ class LocalPrompt:
         return stream_action(start)
 
     async def _options(self, flow_input: FlowInput) -> dict[str, Any]:
-        given = flow_input.init or {}
-        messages = list(given.get("messages", ()))
+        init = flow_input.init or {}
+        messages = list(init.get("messages", ()))
         rendered = await self._prompt.render(flow_input.data)
         if messages and messages[-1]["role"] == "user" and any(each.role == "user" for each in rendered.messages):
             last = messages.pop()  # the template has its text
@@ -219,8 +219,8 @@ class LocalPrompt:
                 raise PublicError(NO_FILES)
         options: dict[str, Any] = {"messages": [genkit.Message.model_validate(message) for message in messages]}
         for key in ("respond", "restart"):
-            if key in given:
-                options[f"resume_{key}"] = [genkit.Part.model_validate(part) for part in given[key]]
+            if key in init:
+                options[f"resume_{key}"] = [genkit.Part.model_validate(part) for part in init[key]]
         return options
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from usechat import Turn
 from usechat.certificates import verification
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
 from usechat.genkit.approvals import MapApproval, respond_by_schema
@@ -21,11 +22,12 @@ from usechat.genkit.inputs import (
     agent_input,
     history_input,
     messages_input,
+    restarted_tools,
     stateless_agent_input,
 )
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
-from usechat.turn import Turn, current_context
+from usechat.turn import current_context
 
 __all__ = ["RemoteFlow"]
 
@@ -80,7 +82,7 @@ class RemoteFlow:
         self._reflection = reflection
         self._has_answered = False
         self._actions: Mapping[str, Any] | None = None
-        self._found_input: InputBuilder = history_input
+        self._input_builder: InputBuilder = history_input
 
     @property
     def default_input(self) -> InputBuilder | AsyncInputBuilder:
@@ -89,15 +91,15 @@ class RemoteFlow:
 
     async def _build_input(self, turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
         if self._actions is None and (actions := await self._list_actions()) is not None:
-            self._actions, self._found_input = actions, self._find_input(actions)
-        if self._found_input not in _RESUMING:
-            return self._found_input(turn)
-        return self._found_input(turn, map_approval=respond_by_schema(_interrupts(self._actions or {}), map_approval))
+            self._actions, self._input_builder = actions, self._find_input(actions)
+        if self._input_builder not in _RESUMING:
+            return self._input_builder(turn)
+        return self._input_builder(turn, map_approval=respond_by_schema(_interrupts(self._actions or {}), map_approval))
 
     async def _list_actions(self) -> Mapping[str, Any] | None:
         """Return what the reflection server lists; ``None`` if it does not answer.
 
-        Genkit's reflection API lists all actions with their schemas at ``/api/actions``. It is a server of its own,
+        Genkit's reflection API lists all actions with their schemas at ``/api/actions``. It is a separate server,
         which a Genkit process starts in development (``GENKIT_ENV=dev``); flow servers do not have that route
         (``@genkit-ai/core`` 1.42.0, ``genkit`` 0.12.0). It takes no token, so none is sent.
         """
@@ -269,26 +271,24 @@ def _described(data: Any) -> str:
 
 def _advise_on_restarts(data: Any) -> None:
     """Log what may be wrong if tools were restarted."""
-    match data:
-        case {"resume": {"restart": [*calls]}}:
-            names = sorted({call["toolRequest"]["name"] for call in calls})
-            _logger.warning(
-                "Genkit failed after a restart of %s. If JavaScript's defineInterrupt made this tool, it cannot be"
-                " restarted: name it with --respond-to (in code: map_approval=respond_to(%r))",
-                ", ".join(names),
-                names,
-            )
+    if names := sorted(set(restarted_tools(FlowInput(data)))):
+        _logger.warning(
+            "Genkit failed after a restart of %s. If JavaScript's defineInterrupt made this tool, it cannot be"
+            " restarted: name it with --respond-to (in code: map_approval=respond_to(%r))",
+            ", ".join(names),
+            names,
+        )
 
 
 def _interrupts(actions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the tools that are never restarted, each with the schema of its response."""
-    found: dict[str, Mapping[str, Any]] = {}
+    schemas: dict[str, Mapping[str, Any]] = {}
     for action in actions.values():
         match action:
             case {"name": str(name), "metadata": {"tool": {"restartable": False}}}:
                 schema = action.get("outputSchema")
-                found[name.rpartition("/")[2]] = schema if isinstance(schema, dict) else {}
-    return found
+                schemas[name.rpartition("/")[2]] = schema if isinstance(schema, dict) else {}
+    return schemas
 
 
 def _is_http(url: str) -> bool:

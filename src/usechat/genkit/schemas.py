@@ -1,17 +1,17 @@
 """The input of a flow by its JSON schema: which of the shapes that a chat can make fits it.
 
-A chat has texts, Genkit's messages and a history of texts. A property with a default is not required, whatever the list
-of required ones says. A schema that forbids other properties (Go structs, pydantic's ``extra="forbid"``) gets only
+A chat has texts, Genkit's messages and a history of texts. A property with a default is not required, even if the list
+of required ones names it. A schema that forbids other properties (Go structs, pydantic's ``extra="forbid"``) gets only
 those that it names.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from usechat import Turn
 from usechat.errors import CannotAnswer
 from usechat.genkit.history import genkit_messages
 from usechat.genkit.inputs import FlowInput, InputBuilder, history_input, mapped_input, messages_input, text_input
-from usechat.turn import Turn
 
 __all__ = ["input_for"]
 
@@ -45,12 +45,13 @@ def _builder_for(schema: Schema, definitions: Schema) -> InputBuilder | None:
         return _message_list if schema.get("items", {}).get("type") not in _NOT_A_MESSAGE else None
     properties: Schema = schema.get("properties", {})
     required = {name for name in schema.get("required", ()) if "default" not in properties.get(name, {})}
-    known = properties.keys() if schema.get("additionalProperties") is False else None
+    # The only keys that the flow accepts; `None` if it accepts any.
+    names = properties.keys() if schema.get("additionalProperties") is False else None
     if "messages" in properties and required <= {"messages"}:
-        return messages_input if known is None or "resume" in known else _messages_only
+        return messages_input if names is None or "resume" in names else _messages_only
     texts = {name: value for name, value in properties.items() if _is_text(value, definitions)}
     if "message" in texts and required <= {"message", "conversationHistory"}:
-        return history_input if known is None or "conversationHistory" in known else mapped_input({"message": "text"})
+        return history_input if names is None or "conversationHistory" in names else mapped_input({"message": "text"})
     key = _key_of_text(texts, required)
     return None if key is None else mapped_input({key: "text"})
 

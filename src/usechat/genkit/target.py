@@ -7,9 +7,9 @@ from urllib.parse import urldefrag, urlsplit
 import msgspec
 
 from usechat.cli.options import upstream_headers
-from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotServe, InvalidAddress
 from usechat.input_mapping import read_mapping
+from usechat.targets import CommonOptions, OptionGroup, TargetAgent, load_object
 
 if TYPE_CHECKING:
     from usechat.genkit.inputs import InputBuilder
@@ -74,7 +74,7 @@ class GenkitTarget:
             help="show the texts of the server's errors on the page, except those with the status"
             " INTERNAL")  # fmt: skip
 
-    def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> ServedAnswer:
+    def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> TargetAgent:
         """Return a transport for the flow."""
         from usechat.genkit.approvals import respond_to
         from usechat.genkit.transport import PASSED_ON, GenkitChatTransport
@@ -103,7 +103,7 @@ class GenkitTarget:
             interrupts=options.interrupts,
             map_approval=respond_to(options.respond_to) if options.respond_to else None,
         )
-        return ServedAnswer(
+        return TargetAgent(
             transport, _also(urlsplit(flow).path if isinstance(flow, str) else getattr(flow, "name", ""))
         )
 

@@ -14,7 +14,7 @@ import msgspec
 
 __all__ = ["OWN_ID", "ToolRequest", "ToolRequests"]
 
-_KNOWN: Final = 0
+_EARLIER: Final = 0
 """The number of the message that the answer continues; the messages of the answer itself count from 1."""
 
 OWN_ID: Final = "genkit-"
@@ -22,9 +22,10 @@ OWN_ID: Final = "genkit-"
 
 
 class ToolRequest(msgspec.Struct):
-    """A tool request: ``id`` is its id on the page, ``written`` is the JSON text of its input so far.
+    """A tool request: ``id`` is its id on the page, ``input_text`` the JSON text of its input so far.
 
-    ``echo``: the page knows its outcome, and Genkit may repeat it. ``asked``: a person was asked to approve it.
+    ``echo``: the page knows its outcome, and Genkit may repeat it. ``has_approval_request``: a person was asked
+    to approve it.
     ``has_progress``: the page shows a preliminary output. ``is_ref_late``: the ``ref`` became known after the page had
     got the call. ``by_order``: its response could belong to another open call of the same name.
     """
@@ -32,13 +33,13 @@ class ToolRequest(msgspec.Struct):
     id: str
     name: str
     ref: str | None = None
-    message: int = _KNOWN
+    message: int = _EARLIER
     complete: bool = False
-    answered: bool = False
+    has_response: bool = False
     echo: bool = False
-    asked: bool = False
+    has_approval_request: bool = False
     started: bool = False
-    written: str = ""
+    input_text: str = ""
     input: Any = None
     has_progress: bool = False
     is_ref_late: bool = False
@@ -46,11 +47,11 @@ class ToolRequest(msgspec.Struct):
 
 
 class ToolRequests:
-    """The tool requests of one answer; ``known`` are those of the message that the answer continues."""
+    """The tool requests of one answer; ``calls`` are those of the message that the answer continues."""
 
-    def __init__(self, new_id: Callable[[], str], known: Iterable[ToolRequest] = ()) -> None:
+    def __init__(self, new_id: Callable[[], str], calls: Iterable[ToolRequest] = ()) -> None:
         self.new_id = new_id
-        self._calls = list(known)
+        self._calls = list(calls)
         self._message = 1
 
     def next_message(self) -> None:
@@ -60,7 +61,7 @@ class ToolRequests:
     @property
     def open(self) -> list[ToolRequest]:
         """The requests without a response."""
-        return [call for call in self._calls if not call.answered]
+        return [call for call in self._calls if not call.has_response]
 
     @property
     def late_refs(self) -> dict[str, str]:
@@ -89,7 +90,7 @@ class ToolRequests:
             return None
         self._mark_parallel(call)
         call = call or self.request(response)
-        call.complete = call.answered = True
+        call.complete = call.has_response = True
         return call
 
     def progress(self, response: Mapping[str, Any]) -> ToolRequest | None:
@@ -100,34 +101,34 @@ class ToolRequests:
 
     def restated(self, parts: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
         """Return the requests of content parts that Genkit sends once more, together; new ones are added."""
-        found: list[ToolRequest] = []
+        calls: list[ToolRequest] = []
         for part in parts:
             name, ref = _name_and_ref(part["toolRequest"])
-            call = self._find(part, found) or self._new(name, ref)
+            call = self._find(part, calls) or self._new(name, ref)
             if call.ref is None and ref is not None:
                 call.ref, call.is_ref_late = ref, True
-            found.append(call)
-        return found
+            calls.append(call)
+        return calls
 
     def is_interrupted_again(self, parts: Iterable[Mapping[str, Any]]) -> bool:
         """Tell whether restated requests are those of the message that the answer continues."""
-        found = [self._find(part) for part in parts]
-        return any(call is not None and call.message == _KNOWN for call in found)
+        calls = [self._find(part) for part in parts]
+        return any(call is not None and call.message == _EARLIER for call in calls)
 
     def _restatable(self, *, is_interrupted: bool) -> list[ToolRequest]:
         """Return the calls that a request may restate: an interrupted one is open, of others the answered come first.
 
-        A tool that was restarted may be interrupted again (Go, Python). So until the answer has a message of its own,
+        A tool that was restarted may be interrupted again (Go, Python). So until the second message of the answer,
         the calls of the message that it continues may be restated, too.
         """
-        known = [call for call in self._calls if call.message == _KNOWN]
-        is_resumed = self._message == 1 and not all(call.answered for call in known)
+        earlier = [call for call in self._calls if call.message == _EARLIER]
+        is_resumed = self._message == 1 and not all(call.has_response for call in earlier)
         current = [call for call in self._calls if call.message == self._message]
-        calls = [*_answered_first(current), *(_answered_first(known) if is_resumed else ())]
-        return [call for call in calls if not (is_interrupted and call.answered)]
+        calls = [*_answered_first(current), *(_answered_first(earlier) if is_resumed else ())]
+        return [call for call in calls if not (is_interrupted and call.has_response)]
 
-    def _find(self, part: Mapping[str, Any], found: Iterable[ToolRequest] = ()) -> ToolRequest | None:
-        """Return the call that a request restates, without those that were `found` before.
+    def _find(self, part: Mapping[str, Any], matches: Iterable[ToolRequest] = ()) -> ToolRequest | None:
+        """Return the call that a request restates; those in ``matches`` belong to other requests.
 
         Its ref counts, or else its input, if that is complete: what a person approves must be what the page shows.
         """
@@ -135,7 +136,7 @@ class ToolRequests:
         is_interrupted = isinstance(metadata, Mapping) and "interrupt" in metadata
         name, ref = _name_and_ref(request)
         calls = [call for call in self._restatable(is_interrupted=is_interrupted) if call.name == name]
-        calls = [call for call in calls if not any(call is each for each in found)]
+        calls = [call for call in calls if not any(call is each for each in matches)]
         unnamed = [call for call in calls if ref is None or call.ref is None]
         candidates = [
             *(call for call in calls if ref is not None and call.ref == ref and self._may_be(call, request)),
@@ -166,7 +167,7 @@ class ToolRequests:
 
 
 def _answered_first(calls: list[ToolRequest]) -> list[ToolRequest]:
-    return sorted(calls, key=lambda call: not call.answered)
+    return sorted(calls, key=lambda call: not call.has_response)
 
 
 def _has_input(call: ToolRequest, request: Mapping[str, Any]) -> bool:

@@ -1,25 +1,28 @@
-"""A Genkit flow or agent as something that answers a chat, wherever it lives."""
+"""A chat transport for a Genkit flow or agent, on a server or in this process."""
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from functools import partial
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, Final, Protocol, cast
 
+from usechat import AdapterSource, ChatRequest, Turn
 from usechat.errors import InvalidSetting
 from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import describe
 from usechat.genkit.history import known_calls, resume_of
-from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder
+from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, restarted_tools
 from usechat.genkit.wire import FlowEvent
 from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
-from usechat.sources import AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.server import Settings
+from usechat.turn import TurnContext
 
 __all__ = ["PASSED_ON", "FlowRunner", "GenkitChatTransport", "source_of"]
+
+_logger: Final = logging.getLogger("usechat.genkit")
 
 PASSED_ON: Final = ("accept-language", "traceparent", "tracestate", "x-request-id")
 """The headers of the page's request that are passed on to a Genkit server by default.
@@ -104,15 +107,24 @@ class GenkitChatTransport:
         self._map_result = map_result
         self._send_data = send_data
         self._interrupts: Interrupts = interrupts
-        self._runs = RunChatTransport(self, sdk=sdk)
+        self._runs = RunChatTransport(self, settings=Settings(sdk=sdk))
 
     async def drive(self, context: TurnContext) -> None:
         """Answer the turn. The flow is stopped in this task if the turn is."""
-        await AdapterSource(self._run, lambda: self._adapter(context.turn)).drive(context)
+        restarted: set[str] = set()
+        adapter = self._adapter(context.turn, restarted)
+        try:
+            await AdapterSource(partial(self._run, restarted), lambda: adapter).drive(context)
+        finally:
+            for name in adapter.ran_denied:
+                _warn_of_denied_tool(name)
 
-    async def _run(self, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
+    async def _run(self, restarted: set[str], turn: Turn) -> AsyncGenerator[FlowEvent, None]:
+        """Run the flow; add the names of the tools that it runs again."""
         built = self._build_input(turn)
-        return self._flow.run(built if isinstance(built, FlowInput) else await built, turn)
+        flow_input = built if isinstance(built, FlowInput) else await built
+        restarted.update(restarted_tools(flow_input))
+        return self._flow.run(flow_input, turn)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Answer a request. Closing the iterator stops the flow before ``aclose`` returns."""
@@ -122,7 +134,7 @@ class GenkitChatTransport:
         """Return the running answer of a chat from its start, or ``None``."""
         return await self._runs.reconnect_to_stream(chat_id)
 
-    def _adapter(self, turn: Turn) -> GenkitAdapter:
+    def _adapter(self, turn: Turn, restarted: Container[str]) -> GenkitAdapter:
         resume = resume_of(turn)
         return GenkitAdapter(
             new_id=new_id,
@@ -132,8 +144,19 @@ class GenkitChatTransport:
             interrupts=self._interrupts,
             known=known_calls(turn),
             denied=resume.denied if resume else (),
+            restarted=restarted,
             describe=self._describe,
         )
+
+
+@cache
+def _warn_of_denied_tool(name: str) -> None:
+    """Log, once per tool, that it returned an output after it was denied."""
+    _logger.warning(
+        "the tool %s was denied and returned an output: it was run again with resumed.approved = false. If it did its"
+        " work then, let it test resumed.approved, not only resumed",
+        name,
+    )
 
 
 def _with_approvals(

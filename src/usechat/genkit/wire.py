@@ -102,7 +102,7 @@ class StreamReader:
     def __init__(self) -> None:
         self.ended = False
         self.is_genkit = False
-        """Whether one of the frames was Genkit's. Unknown frames are not, nor errors with a status of their own."""
+        """Whether one of the frames was Genkit's. Unknown frames are not, nor errors with a foreign status."""
         self._line = bytearray()
         self._frame: list[str] = []
         self._has_prefix = False  # whether the frame began with `data:` or `error:`
@@ -224,7 +224,7 @@ def _malformed(text: str) -> FlowFailure | None:
     """Read what can be read of invalid JSON: Go up to 1.2.0 does not escape the text of an error."""
     if not re.match(r'\{\s*"error"', text):
         return None
-    found = {name: re.search(rf'"{name}"\s*:\s*"([^"]*)"', text) for name in ("status", "message")}
-    status, message = (match.group(1) if match else "" for match in found.values())
+    matches = {name: re.search(rf'"{name}"\s*:\s*"([^"]*)"', text) for name in ("status", "message")}
+    status, message = (match.group(1) if match else "" for match in matches.values())
     details = re.search(r'"details"\s*:\s*"(.*?)"?[\s}]*$', text, re.DOTALL)
     return FlowFailure(status or "INTERNAL", message, details.group(1) if details else text)

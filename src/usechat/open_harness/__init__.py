@@ -1,9 +1,9 @@
 """Open Harness: multi-node flows that answer a chat page."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from usechat.errors import InvalidFlow
+from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from usechat.open_harness.engine.postgres_store import PostgresRunStore
@@ -58,38 +58,34 @@ __all__ = [
 
 # Imported on use: a remote flow needs no JSONata, a local one no HTTP client.
 _HOMES = {
-    "AgentRequest": "models.provider",
-    "Answer": "models.provider",
-    "Decision": "models.provider",
-    "Execution": "models.provider",
-    "FileRecordings": "models.recording",
-    "FlowRunStore": "engine.store",
-    "FlowRuntime": "engine.runtime",
-    "FlowRuntimes": "engine.runtime",
-    "Inbox": "inbox",
-    "MemoryRunStore": "engine.store",
-    "NodeContext": "nodes.context",
-    "NodeRegistry": "nodes.registry",
-    "OpenHarnessAdapter": "events.adapter",
-    "OpenHarnessChatTransport": "transport",
-    "PostgresRunStore": "engine.postgres_store",
-    "PromptMessage": "models.provider",
-    "Provider": "models.provider",
-    "Recorder": "models.recording",
-    "RecordingStore": "models.recording",
-    "RemoteRuntime": "remote.flows",
-    "RemoteSessions": "remote.sessions",
-    "Runtime": "runtime_protocol",
-    "SqliteRecordings": "models.recording",
-    "SqliteRunStore": "engine.sqlite_store",
-    "default_registry": "nodes.builtin",
-    "load_flow": "flow.reading",
-    "runtime_app": "remote.server",
-    "serve_runtime": "remote.server",
+    "AgentRequest": "usechat.open_harness.models.provider",
+    "Answer": "usechat.open_harness.models.provider",
+    "Decision": "usechat.open_harness.models.provider",
+    "Execution": "usechat.open_harness.models.provider",
+    "FileRecordings": "usechat.open_harness.models.recording",
+    "FlowRunStore": "usechat.open_harness.engine.store",
+    "FlowRuntime": "usechat.open_harness.engine.runtime",
+    "FlowRuntimes": "usechat.open_harness.engine.runtime",
+    "Inbox": "usechat.open_harness.inbox",
+    "MemoryRunStore": "usechat.open_harness.engine.store",
+    "NodeContext": "usechat.open_harness.nodes.context",
+    "NodeRegistry": "usechat.open_harness.nodes.registry",
+    "OpenHarnessAdapter": "usechat.open_harness.events.adapter",
+    "OpenHarnessChatTransport": "usechat.open_harness.transport",
+    "PostgresRunStore": "usechat.open_harness.engine.postgres_store",
+    "PromptMessage": "usechat.open_harness.models.provider",
+    "Provider": "usechat.open_harness.models.provider",
+    "Recorder": "usechat.open_harness.models.recording",
+    "RecordingStore": "usechat.open_harness.models.recording",
+    "RemoteRuntime": "usechat.open_harness.remote.flows",
+    "RemoteSessions": "usechat.open_harness.remote.sessions",
+    "Runtime": "usechat.open_harness.runtime_protocol",
+    "SqliteRecordings": "usechat.open_harness.models.recording",
+    "SqliteRunStore": "usechat.open_harness.engine.sqlite_store",
+    "default_registry": "usechat.open_harness.nodes.builtin",
+    "load_flow": "usechat.open_harness.flow.reading",
+    "runtime_app": "usechat.open_harness.remote.server",
+    "serve_runtime": "usechat.open_harness.remote.server",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,7 +1,7 @@
 """Flow runs and the turns of a chat that they answer.
 
 A flow run may outlive a turn. While it runs, the user can send another message; that message starts a new turn, and the
-run continues in it: it is *handed over*. So the run is not driven by a turn. It has a task of its own
+run continues in it: it is *handed over*. So the run is not driven by a turn. It has its own task
 (:class:`FlowTurns`), and each turn reads its share of the run's events (:class:`FlowTurn`), as the event source and the
 adapter of an :class:`~usechat.sources.AdapterSource`:
 
@@ -18,7 +18,7 @@ adapter of an :class:`~usechat.sources.AdapterSource`:
   node ends without reading the message, the next node gets it. If the flow ends first, the turn is not answered yet,
   and the transport starts another run for it.
 - A turn of another worker may show the rest of the run (:mod:`~usechat.open_harness.engine.other_workers`). The run is
-  *released* then: the turn here ends as if the run were handed over, and nothing of the run is shown here any more.
+  *released* then: the turn here ends as if the run were handed over, and this worker shows no more of the run.
 - A flow that waits for a person (``flow:waiting``) ends the turn and runs on; the turn with the answer reads on. It is
   stopped if no answer comes for an hour. Another message denies everything that the flow has asked for.
 - A turn ends when the flow has ended and its runtime's task is done, so that the next turn finds a run that has come to
@@ -35,14 +35,14 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from usechat import Turn
 from usechat.errors import UnknownEvent
 from usechat.open_harness.engine.other_workers import Releasable
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
-from usechat.protocol.parts import Abort, Error, Finish, Part
-from usechat.turn import Turn, TurnContext
-from usechat.waiting_tasks import WAIT_SECONDS
+from usechat.parts import Abort, Error, Finish, Part
+from usechat.turn import WAIT_SECONDS, TurnContext
 
 __all__ = [
     "FlowChat",
@@ -80,7 +80,7 @@ Item: TypeAlias = Event | Ready
 
 
 class FlowTurns:
-    """One flow run, in a task of its own, whose events are read by one turn after another."""
+    """One flow run, in a separate task, whose events are read by one turn after another."""
 
     def __init__(self, runtime: Runtime, adapter: OpenHarnessAdapter) -> None:
         self.runtime = runtime
@@ -93,8 +93,8 @@ class FlowTurns:
         self._wake = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._is_read = False
-        self._wanted: type[Finish | Abort] | None = None
-        self._broken: Exception | None = None
+        self._requested_ending: type[Finish | Abort] | None = None
+        self._failure: Exception | None = None
         self._task: asyncio.Task[Snapshot] | None = None
         self._is_left = False
         self._context: TurnContext | None = None
@@ -161,7 +161,7 @@ class FlowTurns:
     def end_turn(self, *, stop: bool) -> None:
         """End the turn that reads the events soon, and either stop the flow or let it run for the next turn."""
         if self._is_read:
-            self._wanted = Abort if stop else Finish
+            self._requested_ending = Abort if stop else Finish
             self._wake.set()
 
     async def events(self, begin: Callable[[], None] | None, *, continues: bool = False) -> AsyncIterator[Item]:
@@ -183,7 +183,7 @@ class FlowTurns:
                 while True:
                     while self._queue and not self.adapter.is_waiting:
                         yield self._queue.popleft()
-                    if self._wanted or self._broken or self.adapter.ended or self.is_over:
+                    if self._requested_ending or self._failure or self.adapter.ended or self.is_over:
                         break
                     self._wake.clear()
                     await self._wake.wait()
@@ -193,7 +193,7 @@ class FlowTurns:
                 await self.stop()
                 raise
             finally:
-                self._is_read, self._wanted = False, None
+                self._is_read, self._requested_ending = False, None
 
     async def stop(self) -> None:
         """Stop the flow and wait until its task is done."""
@@ -209,7 +209,7 @@ class FlowTurns:
 
         Return ``False`` if no turn reads the events here, or its end is near.
         """
-        is_ending = not self._is_read or self._wanted is not None or self.adapter.ended
+        is_ending = not self._is_read or self._requested_ending is not None or self.adapter.ended
         if not is_gone and is_ending and (self._is_read or not self.adapter.is_waiting):
             return False
         self.is_released = True
@@ -224,15 +224,15 @@ class FlowTurns:
     def _hear(self, event: Event) -> None:
         """Take an event where it happens. The runtime ignores what its listeners raise, so errors are kept."""
         try:
-            known = self._dialects.read(event)
-            if known is None:
+            events = self._dialects.read(event)
+            if events is None:
                 self._put(event)  # the adapter says why it is unknown
                 return
-            for each in known:
+            for each in events:
                 self._put(each)
                 self._delivery.receive(each)
         except Exception as error:
-            self._broken = error
+            self._failure = error
             self._wake.set()
 
     def _emitted(self, part: Part) -> None:
@@ -248,9 +248,9 @@ class FlowTurns:
 
     async def _last_items(self) -> Iterable[Item]:
         """Return what ends the turn. A flow that continues is handed over; the run of the turn adds the ending then."""
-        if self._broken is not None:
-            raise self._broken
-        if not self.adapter.ended and self._wanted is Abort:
+        if self._failure is not None:
+            raise self._failure
+        if not self.adapter.ended and self._requested_ending is Abort:
             await self.stop()
             return [Ready((*self.adapter.close(asyncio.CancelledError()), Abort()))]
         if self.is_released:
@@ -416,7 +416,7 @@ class _Delivery:
         self._runtime = runtime
         self._running: dict[str, None] = {}  # run ids of invocations; the one that spoke last is at the end
         self._message: dict[str, str] | None = None
-        self._sent: Command | None = None
+        self._command: Command | None = None
         self._asked_by: dict[str, str] = {}
 
     @property
@@ -434,10 +434,11 @@ class _Delivery:
         """Whether a node has read the message, as far as the runtime can tell."""
         if self._message is not None:
             return False
-        return self._sent is None or self._sent not in list(self._runtime.get_snapshot().get("inbox") or ())
+        return self._command is None or self._command not in list(self._runtime.get_snapshot().get("inbox") or ())
 
     def deliver(self, message: str, message_id: str | None) -> None:
-        """Send a message now, or as soon as a node runs. The commands of Open Harness have no id; those of ours do."""
+        """Send a message now, or as soon as a node runs."""
+        # The commands of Open Harness have no id.
         is_named = message_id is not None and getattr(self._runtime, "takes_message_ids", False)
         self._message = {"message": message, **({"messageId": str(message_id)} if is_named else {})}
         self._send()
@@ -465,16 +466,16 @@ class _Delivery:
 
     def _take_back(self, run_id: str) -> None:
         """Keep the message for the next node, if this one has ended without reading it."""
-        sent = self._sent
-        if sent is not None and sent["runId"] == run_id and not self.is_done:
-            self._message = {key: sent[key] for key in ("message", "messageId") if key in sent}
-            self._sent = None
+        command = self._command
+        if command is not None and command["runId"] == run_id and not self.is_done:
+            self._message = {key: command[key] for key in ("message", "messageId") if key in command}
+            self._command = None
 
     def _send(self) -> None:
         if self._message is not None and self._running:
             run_id = next(reversed(self._running))
-            self._sent, self._message = {"type": "send", **self._message, "runId": run_id}, None
-            self._runtime.dispatch(self._sent)
+            self._command, self._message = {"type": "send", **self._message, "runId": run_id}, None
+            self._runtime.dispatch(self._command)
 
 
 # What chats keep between their turns

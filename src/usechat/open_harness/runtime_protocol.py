@@ -1,4 +1,4 @@
-"""The interface of a flow runtime: the built-in engine, a remote flow, or an object of your own."""
+"""The interface of a flow runtime: the built-in engine, a remote flow, or an object that you write."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ __all__ = [
 
 
 Event: TypeAlias = Mapping[str, Any]
-"""A RuntimeEvent with the keys of the wire: ``type``, ``timestamp`` (milliseconds) and those of its type."""
+"""A RuntimeEvent with the keys of the wire: ``type``, ``timestamp`` (milliseconds) and the keys of its type."""
 
 Command: TypeAlias = Mapping[str, Any]
 """A RuntimeCommand with the keys of the wire: ``send``, ``reply``, ``abort``, ``resume``, ``pause`` or ``stop``."""

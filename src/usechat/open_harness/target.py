@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotLoad, InvalidFlow, InvalidSetting
 from usechat.input_mapping import read_mapping
+from usechat.targets import CommonOptions, OptionGroup, TargetAgent, load_object
 
 if TYPE_CHECKING:
     from usechat.open_harness.engine.store import FlowRunStore
@@ -59,7 +59,7 @@ class OpenHarnessTarget:
             " postgresql://USER@HOST/DATABASE, which all workers share (default: in memory)",
         )
 
-    def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+    def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> TargetAgent:  # noqa: ARG002
         """Return a transport; a broken flow or address is an error now, not for the first user."""
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
@@ -70,7 +70,7 @@ class OpenHarnessTarget:
             raise InvalidSetting("--run-store is for flow files: a flow at an address keeps its own runs")
         factory = _flows_at(scheme, target) if is_address else _open_file(target, options)
         mapping = read_mapping(options.input) if options.input else None
-        return ServedAnswer(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
+        return TargetAgent(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
 
 
 def _flows_at(scheme: str, url: str) -> "RuntimeFactory":
@@ -132,10 +132,10 @@ def _run_store(place: str) -> "FlowRunStore":
 def _registry(name: str) -> "NodeRegistry":
     from usechat.open_harness.nodes.registry import NodeRegistry
 
-    found = load_object(name)
-    if not isinstance(found, NodeRegistry):
+    registry = load_object(name)
+    if not isinstance(registry, NodeRegistry):
         raise InvalidSetting(f"--registry: {name} is not a NodeRegistry; make one with default_registry()")
-    return found
+    return registry
 
 
 def _require_models(flow: "FlowDefinition", registry: "NodeRegistry", target: str) -> None:

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """Run a function in a thread of its own and return its result.
+    """Run a function in a new thread and return its result.
 
     Unlike ``asyncio.to_thread``, a function that never returns blocks neither a pool nor the exit of the process.
     """

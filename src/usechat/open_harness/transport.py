@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
+from usechat import AdapterSource, ChatRequest, Turn
 from usechat.errors import PublicError
 from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
 from usechat.open_harness.engine.agent_sessions import message_id
@@ -16,14 +17,13 @@ from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.runtime_protocol import Runtime
+from usechat.parts import Start
+from usechat.pauses.questions import PAUSE_IS_GONE
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.parts import Start
-from usechat.protocol.request import ApprovalAnswer, ChatRequest
+from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.values import json_text
 from usechat.runs.transport import RunChatTransport
-from usechat.sources import AdapterSource
-from usechat.turn import Turn, TurnContext
-from usechat.waiting_tasks import PAUSE_IS_GONE
+from usechat.turn import TurnContext
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 
@@ -165,10 +165,10 @@ class OpenHarnessChatTransport:
         status = runtime.get_snapshot().get("status")
         if status in ("complete", "aborted"):
             raise PublicError(USED_UP)
-        given = {} if status in ("running", "paused") else self._inputs.of(turn, _flow_of(runtime))
+        flow_input = {} if status in ("running", "paused") else self._inputs.of(turn, _flow_of(runtime))
         flow = FlowTurns(runtime, self._adapter(runtime))
         if isinstance(runtime, StoredRun):
-            flow.replay(runtime.shown)
+            flow.replay(runtime.earlier_events)
             _require_question(flow, turn)
             return flow, lambda: _follow(flow, runtime, context)
         if status == "running":
@@ -177,14 +177,14 @@ class OpenHarnessChatTransport:
             raise PublicError(PAUSE_IS_GONE)
         if status == "paused":
             return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
-        return flow, lambda: flow.start(lambda: runtime.run(given), context)
+        return flow, lambda: flow.start(lambda: runtime.run(flow_input), context)
 
     async def _make(self, turn: Turn) -> Runtime:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
             return self._runtime
         try:
-            made = self._runtime(turn) if _takes_turn(self._runtime) else self._runtime()
-            runtime = await made if inspect.isawaitable(made) else made
+            instance = self._runtime(turn) if _takes_turn(self._runtime) else self._runtime()
+            runtime = await instance if inspect.isawaitable(instance) else instance
         except PublicError:
             raise
         except Exception as error:
@@ -238,8 +238,8 @@ async def _close(runtime: Runtime) -> None:
 
 def _takes_turn(factory: RuntimeFactory) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    given = inspect.signature(factory).parameters.values()
-    return any(each.kind in positional and each.default is inspect.Parameter.empty for each in given)
+    parameters = inspect.signature(factory).parameters.values()
+    return any(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)
 
 
 def _flow_of(runtime: object) -> FlowDefinition | None:

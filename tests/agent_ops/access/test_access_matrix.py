@@ -23,6 +23,8 @@ from usechat.agent_ops.target import admission_by
 from usechat.runs.memory import MemoryRuns
 from usechat.server.auth.jwt import JsonWebTokens
 
+pytestmark = pytest.mark.unit
+
 ROLES: Final = {"olivia": "owner", "carl": "collaborator", "vera": "viewer", "stranger": "none"}
 GOOD: Final = ("JSON Web Token", "token of the directory")
 FLAWED: Final = {
@@ -193,9 +195,9 @@ async def test_the_look_up_decides_alike_and_before_the_upstream(status: int, an
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://example", timeout=60) as client:
             headers = {"authorization": "Bearer theirs"}
-            got = await client.post("/api/sessions/s1/chat", headers=headers, json=question())
+            response = await client.post("/api/sessions/s1/chat", headers=headers, json=question())
             nobody = await client.post("/api/sessions/s1/chat", json=question())
         await app.shut_down()
-        assert (got.status_code, nobody.status_code) == (expected, 401)
-        assert [asked.authorization for asked in api.asked] == ["Bearer theirs"]
+        assert (response.status_code, nobody.status_code) == (expected, 401)
+        assert [request.authorization for request in api.requests] == ["Bearer theirs"]
         assert sessions.connections + sessions.refused == (1 if expected == 200 else 0)

@@ -1,10 +1,10 @@
-"""Asking the upstream's own API who somebody is in a session; whatever is unclear is a no."""
+"""Asking the upstream's own API who somebody is in a session; an unclear answer is a no."""
 
 from typing import Any
 
 import pytest
 
-from tests.agent_ops.upstream_api import Asked, upstream_api
+from tests.agent_ops.upstream_api import ApiRequest, upstream_api
 from usechat.agent_ops.access.lookup import HttpLookup
 from usechat.agent_ops.access.roles import Membership, Role
 from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
@@ -59,9 +59,9 @@ async def test_a_path_leads_through_lists() -> None:
     async with upstream_api({"/api/sessions/s1": (200, {"people": [{"role": "viewer"}, {"role": "owner"}]})}) as api:
         for path, expected in [("people.1.role", Role.OWNER), ("people.2.role", None), ("people.x.role", None)]:
             lookup = HttpLookup(api.url, role=path)
-            found = await lookup.role_of(CARL, "s1")
+            membership = await lookup.role_of(CARL, "s1")
             await lookup.close()
-            assert (found and found.role) == expected
+            assert (membership and membership.role) == expected
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -78,7 +78,7 @@ async def test_without_a_token_the_upstream_is_not_asked() -> None:
     async with upstream_api({}) as api:
         with pytest.raises(Unauthenticated, match=r"^The request carries no bearer token\.$"):
             await HttpLookup(api.url).role_of(Identity("carl"), "s1")
-        assert api.asked == []
+        assert api.requests == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_the_callers_own_token_goes_to_the_session_that_they_named() -> No
         lookup = HttpLookup(api.url)
         assert await lookup.role_of(CARL, "../users?admin=1#") is None
         await lookup.close()
-        assert api.asked == [Asked("/api/sessions/..%2Fusers%3Fadmin%3D1%23", "Bearer secret-of-carl")]
+        assert api.requests == [ApiRequest("/api/sessions/..%2Fusers%3Fadmin%3D1%23", "Bearer secret-of-carl")]
 
 
 def test_a_url_without_a_place_for_the_id_is_refused() -> None:

@@ -17,18 +17,18 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
     """Return a flow without loops, its nodes in any order."""
     names = [f"n{number}" for number in range(draw(st.integers(1, 8)))]
     pairs = [(names[i], names[j]) for i in range(len(names)) for j in range(i + 1, len(names))]
-    chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=12)) if pairs else []
+    sample = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=12)) if pairs else []
     nodes = [constant(name) for name in draw(st.permutations(names))]
-    return flow(*nodes, edges=tuple(edge(f"{source}->{target}") for source, target in chosen))
+    return flow(*nodes, edges=tuple(edge(f"{source}->{target}") for source, target in sample))
 
 
 @given(graphs(), st.booleans())
 async def test_every_node_runs_once_after_all_that_comes_before_it(described: dict[str, Any], parallel: bool) -> None:
-    heard, snapshot = await run({**described, "parallel": parallel})
-    started = [event["nodeId"] for event in heard.of("node:start")]
-    ended = [event["nodeId"] for event in heard.of("node:complete")]
+    log, snapshot = await run({**described, "parallel": parallel})
+    started = [event["nodeId"] for event in log.of("node:start")]
+    ended = [event["nodeId"] for event in log.of("node:complete")]
     assert sorted(started) == sorted(ended) == sorted(node["id"] for node in described["nodes"])
-    order = heard.brief()
+    order = log.brief()
     for each in described["edges"]:
         assert order.index(f"node:complete {each['from']}.1") < order.index(f"node:start {each['to']}.1")
     assert set(snapshot["edgeStatus"].values()) <= {"fired"}
@@ -49,9 +49,9 @@ async def test_a_node_runs_if_its_edges_let_it_and_is_skipped_if_not(
     described: dict[str, Any], data: st.DataObject
 ) -> None:
     edges = [{**each, "when": data.draw(st.sampled_from(["true", "false"]))} for each in described["edges"]]
-    heard, _ = await run({**described, "edges": edges})
-    started = {event["nodeId"] for event in heard.of("node:start")}
-    skipped = {event["nodeId"] for event in heard.of("node:skipped")}
+    log, _ = await run({**described, "edges": edges})
+    started = {event["nodeId"] for event in log.of("node:start")}
+    skipped = {event["nodeId"] for event in log.of("node:skipped")}
     for node in described["nodes"]:
         incoming = [each["when"] == "true" for each in edges if each["to"] == node["id"]]
         assert (node["id"] in started, node["id"] in skipped) == (all(incoming), not all(incoming))

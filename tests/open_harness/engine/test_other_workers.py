@@ -118,8 +118,8 @@ async def test_every_turn_shows_what_follows_the_one_before_it(stores: list[Sqli
     third = Answer(there, asked("two", 3))  # handed over within this worker
     await third.until("You said two. ")
     fourth = Answer(here, asked("bye", 4))  # the worker that runs the flow does not show it any more
-    said = [await answer.ended() for answer in (first, second, third, fourth)]
-    assert said == ["Hello. ", "You said one. ", "You said two. ", "You said bye. "]
+    texts = [await answer.ended() for answer in (first, second, third, fourth)]
+    assert texts == ["Hello. ", "You said one. ", "You said two. ", "You said bye. "]
     assert stores[0].running_run("chat") is None
     assert not [chunk for answer in (first, second, third, fourth) for chunk in answer.chunks if is_error(chunk)]
 
@@ -234,9 +234,9 @@ async def test_a_run_that_waits_for_a_turn_of_its_own_worker_is_kept(stores: lis
     run = StoredRun(load_flow(TALK), stores[0], "run")
     opening = asyncio.ensure_future(run.open())
     async with asyncio.timeout(PATIENCE):
-        while not (sent := stores[1].take_commands(["run"])):  # noqa: ASYNC110
+        while not (commands := stores[1].take_commands(["run"])):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    stores[1].append_event("run", {"type": "flow:kept", "reader": sent[0][1]["reader"]})
+    stores[1].append_event("run", {"type": "flow:kept", "reader": commands[0][1]["reader"]})
     with pytest.raises(PublicError, match="busy with an earlier message"):
         await opening
 

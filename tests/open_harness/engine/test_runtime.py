@@ -13,8 +13,8 @@ from usechat.open_harness.runtime_protocol import Runtime
 
 
 async def test_nodes_run_one_after_the_other_and_every_event_tells_what_it_should() -> None:
-    heard, _ = await run(flow(constant("a", 1), echo("b", "got {{ a.value }}"), edges=(edge("a->b", id="first"),)))
-    assert heard.named() == [
+    log, _ = await run(flow(constant("a", 1), echo("b", "got {{ a.value }}"), edges=(edge("a->b", id="first"),)))
+    assert log.named() == [
         {"type": "flow:start", "flowName": "test"},
         {"type": "node:start", "nodeId": "a", "runId": "a.1"},
         {"type": "node:complete", "nodeId": "a", "runId": "a.1", "output": {"value": 1}},
@@ -26,10 +26,10 @@ async def test_nodes_run_one_after_the_other_and_every_event_tells_what_it_shoul
 
 
 async def test_run_ids_are_fresh_and_times_are_milliseconds() -> None:
-    heard, snapshot = await run(flow(constant("a"), constant("b")))
-    run_ids = {event["runId"] for event in heard.of("node:start")}
+    log, snapshot = await run(flow(constant("a"), constant("b")))
+    run_ids = {event["runId"] for event in log.of("node:start")}
     assert len({uuid.UUID(run_id) for run_id in run_ids} | {uuid.UUID(snapshot["runId"])}) == 3
-    assert all(isinstance(event["timestamp"], int) and event["timestamp"] > 10**12 for event in heard.events)
+    assert all(isinstance(event["timestamp"], int) and event["timestamp"] > 10**12 for event in log.events)
 
 
 async def test_the_snapshot_tells_how_everything_stands() -> None:
@@ -60,18 +60,18 @@ async def test_a_run_that_has_ended_is_not_started_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "status", "told"),
+    ("when", "status", "lines"),
     [
         ({}, "fired", ["edge:fire b->c", "node:start c.1", "node:complete c.1"]),  # as in Open Harness
         ({"when": "$not($exists(b.skipped))"}, "skipped", ["node:skipped c"]),
     ],
 )
 async def test_edges_behind_a_node_that_was_skipped_are_looked_at_like_any_other(
-    when: Any, status: str, told: list[str]
+    when: Any, status: str, lines: list[str]
 ) -> None:
     edges = (edge("a->b", when="a.value = 2"), edge("b->c", **when))
-    heard, snapshot = await run(flow(constant("a", 1), constant("b"), constant("c"), edges=edges))
-    assert heard.brief()[3:-1] == ["node:skipped b", *told]
+    log, snapshot = await run(flow(constant("a", 1), constant("b"), constant("c"), edges=edges))
+    assert log.brief()[3:-1] == ["node:skipped b", *lines]
     assert snapshot["outputs"]["b"] == {"skipped": True, "reason": "edge"}
     assert snapshot["edgeStatus"] == {"a->b": "skipped", "b->c": status}
 
@@ -85,8 +85,8 @@ async def test_a_gate_decides_whether_all_edges_must_fire(gate: str | None, runs
         constant("c"),
         edges=(edge("a->c", when="true", **more), edge("b->c", when="false", **more)),
     )
-    heard, _ = await run(described)
-    assert ("node:start c.1" in heard.brief(), "node:skipped c" in heard.brief()) == (runs, not runs)
+    log, _ = await run(described)
+    assert ("node:start c.1" in log.brief(), "node:skipped c" in log.brief()) == (runs, not runs)
 
 
 async def test_for_each_runs_the_target_once_for_each_item() -> None:
@@ -95,7 +95,7 @@ async def test_for_each_runs_the_target_once_for_each_item() -> None:
         echo("item", "{{ it }} {{ $iteration }} {{ $first }} {{ $last }} {{ $maxIterations }}", when="it != 'y'"),
         edges=(edge("list->item", forEach={"in": "{{ list.value }}", "as": "it"}),),
     )
-    heard, snapshot = await run(described)
+    log, snapshot = await run(described)
     assert snapshot["outputs"]["item"] == {
         "iterations": [
             {"item": "x", "output": {"text": "x 0 true false 3"}},
@@ -103,7 +103,7 @@ async def test_for_each_runs_the_target_once_for_each_item() -> None:
             {"item": "z", "output": {"text": "z 2 false true 3"}},
         ]
     }
-    assert heard.brief()[4:8] == [
+    assert log.brief()[4:8] == [
         "node:start item.1",
         "node:complete item.1",
         "node:start item.2",
@@ -126,16 +126,16 @@ async def test_an_item_that_fails_ends_the_list_unless_the_policy_goes_on(
         python("item", "fails", policy={"continueOnError": goes_on}),
         edges=(edge("list->item", forEach={"in": "{{ list.value }}", "as": "it"}),),
     )
-    heard, snapshot = await run(described)
-    assert (heard.events[-1]["status"], snapshot["outputs"]["item"]) == (status, {"iterations": iterations})
+    log, snapshot = await run(described)
+    assert (log.events[-1]["status"], snapshot["outputs"]["item"]) == (status, {"iterations": iterations})
 
 
 async def test_a_list_that_is_none_fails_the_node() -> None:
     described = flow(
         constant("a", 1), constant("b"), edges=(edge("a->b", forEach={"in": "{{ a.value }}", "as": "it"}),)
     )
-    heard, _ = await run(described)
-    assert heard.named()[-2] == {
+    log, _ = await run(described)
+    assert log.named()[-2] == {
         "type": "node:error",
         "nodeId": "b",
         "runId": "b.1",
@@ -154,8 +154,8 @@ def counting_loop(rounds: int, maximum: int) -> dict[str, Any]:
 
 
 async def test_a_loop_runs_its_nodes_again_until_its_condition_ends() -> None:
-    heard, snapshot = await run(counting_loop(3, 10))
-    assert [line for line in heard.brief() if not line.startswith(("state", "node:complete"))] == [
+    log, snapshot = await run(counting_loop(3, 10))
+    assert [line for line in log.brief() if not line.startswith(("state", "node:complete"))] == [
         "flow:start",
         "node:start count.1",
         "edge:fire count->check",
@@ -178,8 +178,8 @@ async def test_a_loop_runs_its_nodes_again_until_its_condition_ends() -> None:
 
 
 async def test_a_loop_that_reaches_its_maximum_fails_its_target() -> None:
-    heard, _ = await run(counting_loop(100, 2))
-    assert heard.named()[-3:] == [
+    log, _ = await run(counting_loop(100, 2))
+    assert log.named()[-3:] == [
         {"type": "node:start", "nodeId": "count", "runId": "count.3"},
         {"type": "node:error", "nodeId": "count", "runId": "count.3", "error": "Loop edge check -> count exceeded 2"},
         {"type": "flow:complete", "flowName": "test", "status": "failed"},
@@ -188,8 +188,8 @@ async def test_a_loop_that_reaches_its_maximum_fails_its_target() -> None:
 
 async def test_state_is_shared_and_its_changes_are_told() -> None:
     described = flow(python("a", "counts"), echo("b", "count {{ state.count }}"), edges=(edge("a->b"),))
-    heard, snapshot = await run({**described, "state": {"initial": {"count": 4}}})
-    assert [event["patch"] for event in heard.of("state:patch")] == [{"op": "set", "path": "count", "value": 5}]
+    log, snapshot = await run({**described, "state": {"initial": {"count": 4}}})
+    assert [event["patch"] for event in log.of("state:patch")] == [{"op": "set", "path": "count", "value": 5}]
     assert snapshot["outputs"]["b"] == {"text": "count 5"}
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.open_harness.flow_runs import Heard, constant, edge, flow, python, run
+from tests.open_harness.flow_runs import EventLog, constant, edge, flow, python, run
 from usechat.errors import InvalidSetting, NotResumable
 from usechat.open_harness.engine.runtime import FlowRuntime
 
@@ -17,16 +17,16 @@ class Running:
 
     def __init__(self, *nodes: dict[str, Any], edges: tuple[dict[str, Any], ...] = (), **options: Any) -> None:
         self.runtime = FlowRuntime(flow(*nodes, edges=edges, **options))
-        self.heard = Heard(self.runtime)
+        self.log = EventLog(self.runtime)
         self.task = asyncio.create_task(self.runtime.run({"message": "hi"}))
 
     async def until(self, line: str) -> None:
         async with asyncio.timeout(PATIENCE):
-            while line not in self.heard.brief():  # noqa: ASYNC110 (the flow runs in this loop)
+            while line not in self.log.brief():  # noqa: ASYNC110 (the flow runs in this loop)
                 await asyncio.sleep(0)
 
     def run_id(self, node: str) -> str:
-        return next(str(event["runId"]) for event in self.heard.of("node:start") if event["nodeId"] == node)
+        return next(str(event["runId"]) for event in self.log.of("node:start") if event["nodeId"] == node)
 
 
 async def test_what_is_sent_to_a_running_node_is_in_its_inbox() -> None:
@@ -50,17 +50,17 @@ async def test_what_is_sent_to_nobody_stays_in_the_snapshot() -> None:
 @pytest.mark.parametrize("kind", ["send", "reply"])
 async def test_a_send_without_a_run_id_is_told_and_then_refused(kind: str) -> None:
     runtime = FlowRuntime(flow(constant("a")))
-    heard = Heard(runtime)
+    log = EventLog(runtime)
     with pytest.raises(InvalidSetting, match=r"^Runtime command missing runId$"):
         runtime.dispatch({"type": kind, "message": "hi"})
-    assert heard.named() == [{"type": "command:received", "command": {"type": kind, "message": "hi"}}]
+    assert log.named() == [{"type": "command:received", "command": {"type": kind, "message": "hi"}}]
 
 
 async def test_an_unknown_command_is_told_and_does_nothing() -> None:
     runtime = FlowRuntime(flow(constant("a")))
-    heard = Heard(runtime)
+    log = EventLog(runtime)
     runtime.dispatch({"type": "dance"})
-    assert (heard.brief(), runtime.get_snapshot()["status"]) == (["command:received dance"], "idle")
+    assert (log.brief(), runtime.get_snapshot()["status"]) == (["command:received dance"], "idle")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_both_generations_of_commands_end_the_run(command: dict[str, Any],
     await running.until("node:start a.1")
     running.runtime.dispatch(command)
     snapshot = await running.task
-    assert running.heard.brief()[2:] == [f"command:received {command['type']}", event]
+    assert running.log.brief()[2:] == [f"command:received {command['type']}", event]
     assert (snapshot["status"], snapshot["nodeStatus"]) == (status, {"a": "running", "b": "pending"})
 
 
@@ -87,7 +87,7 @@ async def test_a_node_that_ends_well_although_it_was_stopped_was_stopped() -> No
     await running.until("node:start a.1")
     running.runtime.stop()
     assert (await running.task)["nodeStatus"] == {"a": "running"}
-    assert running.heard.brief()[-1] == "flow:aborted"
+    assert running.log.brief()[-1] == "flow:aborted"
 
 
 async def test_a_stopped_run_is_not_resumable() -> None:
@@ -105,7 +105,7 @@ async def test_resume_runs_the_interrupted_node_anew_with_the_message() -> None:
     assert (await running.task)["status"] == "paused"
     snapshot = await running.runtime.resume("blue")
     assert snapshot["outputs"]["ask"] == {"answer": "blue", "inbox": ["blue"]}
-    assert running.heard.brief()[-8:] == [
+    assert running.log.brief()[-8:] == [
         "node:start ask.1",
         "command:received pause",
         "flow:paused",
@@ -174,19 +174,19 @@ async def test_a_paused_run_can_be_stopped() -> None:
     running = Running(python("ask", "asks_and_pauses"))
     await running.task
     running.runtime.stop()
-    assert (running.heard.brief()[-1], running.runtime.get_snapshot()["status"]) == ("flow:aborted", "aborted")
+    assert (running.log.brief()[-1], running.runtime.get_snapshot()["status"]) == ("flow:aborted", "aborted")
 
 
 async def test_nothing_happens_to_a_run_that_has_ended() -> None:
-    heard, _ = await run(flow(constant("a")))
+    log, _ = await run(flow(constant("a")))
     runtime = FlowRuntime(flow(constant("a")))
     await runtime.run()
-    late = Heard(runtime)
+    late = EventLog(runtime)
     runtime.stop()
     runtime.pause()
     runtime.dispatch({"type": "resume"})
     assert late.brief() == ["command:received stop", "command:received pause", "command:received resume"]
-    assert heard.brief()[-1] == "flow:complete complete"
+    assert log.brief()[-1] == "flow:complete complete"
 
 
 async def test_a_cancelled_run_stops_its_nodes_first() -> None:
@@ -195,5 +195,5 @@ async def test_a_cancelled_run_stops_its_nodes_first() -> None:
     running.task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running.task
-    assert running.heard.brief()[-1] == "flow:aborted"
+    assert running.log.brief()[-1] == "flow:aborted"
     assert running.runtime.get_snapshot()["status"] == "aborted"

@@ -92,8 +92,8 @@ def user(text: str) -> dict[str, Any]:
 
 async def test_every_event_is_kept_as_it_was_told(tmp_path: Path) -> None:
     with SqliteRunStore(tmp_path / "runs.db") as store:
-        heard, snapshot = await run(flow(python("a", "said"), constant("b", {"x": [1]})), store=store)
-        assert [event for _, event in store.load_events(snapshot["runId"])] == heard.events
+        log, snapshot = await run(flow(python("a", "said"), constant("b", {"x": [1]})), store=store)
+        assert [event for _, event in store.load_events(snapshot["runId"])] == log.events
         assert store.load_snapshot(snapshot["runId"]) == snapshot
 
 
@@ -155,8 +155,8 @@ async def test_a_store_that_fails_is_logged_and_the_flow_goes_on(
 ) -> None:
     store = SqliteRunStore(tmp_path / "runs.db")
     store.close()
-    heard, _ = await run(flow(constant("a")), store=store)
-    assert heard.types[-1] == "flow:complete"
+    log, _ = await run(flow(constant("a")), store=store)
+    assert log.types[-1] == "flow:complete"
     assert "the run store failed" in caplog.text
 
 
@@ -168,8 +168,8 @@ async def test_a_table_that_cannot_be_written_is_logged_at_the_end(
         connection = sqlite3.connect(path)
         connection.execute("DROP TABLE run_events")
         connection.close()
-        heard, _ = await run(flow(constant("a")), store=store)
-    assert heard.types[-1] == "flow:complete"
+        log, _ = await run(flow(constant("a")), store=store)
+    assert log.types[-1] == "flow:complete"
     assert "no such table" in caplog.text
 
 

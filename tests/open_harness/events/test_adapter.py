@@ -98,9 +98,9 @@ def test_nodes_speak_in_lanes_of_their_own() -> None:
 
 def test_each_invocation_of_a_node_begins_a_step() -> None:
     events = flow(*node("a1", *deltas("a1", "One")), *node("a2", *deltas("a2", "Two")))
-    spoken = [step("a1"), text("One"), end(), step("a2"), text("Two", "a2"), end("a2"), p.Finish()]
-    assert said(events) == spoken
-    assert said(events, send_step_markers=False) == [part for part in spoken if not isinstance(part, p.Step)]
+    parts = [step("a1"), text("One"), end(), step("a2"), text("Two", "a2"), end("a2"), p.Finish()]
+    assert said(events) == parts
+    assert said(events, send_step_markers=False) == [part for part in parts if not isinstance(part, p.Step)]
 
 
 def test_the_end_of_a_node_ends_the_text_that_it_left_open() -> None:
@@ -180,8 +180,8 @@ def test_an_error_of_an_agent_and_the_same_one_of_its_node_are_told_once() -> No
         event("node:error", "a1", error="it took 30 s"),
         event("flow:complete", status="failed"),
     ]
-    told = [part for each in events for part in adapter.feed(each)]
-    assert told == [p.Error("The step “a” took too long and was stopped. Please try again.")]
+    parts = [part for each in events for part in adapter.feed(each)]
+    assert parts == [p.Error("The step “a” took too long and was stopped. Please try again.")]
     assert [notice.text for notice in adapter.take_notices()] == ["node 'a' failed in run a1: timeout: 'it took 30 s'"]
 
 
@@ -192,8 +192,8 @@ def test_a_failure_that_the_flow_survives_is_not_its_end() -> None:
 def test_the_raw_text_of_a_failure_goes_to_the_log_under_a_reference() -> None:
     adapter = OpenHarnessAdapter(new_reference=lambda: "ref")
     events = flow(event("node:error", "a1", error="KeyError: 'secret'"), status="failed")
-    told = [part for each in events for part in adapter.feed(each)]
-    assert told == [p.Error("The step “a” failed. Reference: ref")]
+    parts = [part for each in events for part in adapter.feed(each)]
+    assert parts == [p.Error("The step “a” failed. Reference: ref")]
     assert [(notice.text, notice.reference) for notice in adapter.take_notices()] == [
         ("node 'a' failed in run a1: \"KeyError: 'secret'\"", "ref")
     ]
@@ -310,14 +310,14 @@ def test_what_a_failed_attempt_said_is_taken_back() -> None:
     ]
 
 
-@pytest.mark.parametrize(("release", "shown"), [("6", ["Hello ", "Hello world"]), ("7", ["Hello world"])])
-def test_attempts_are_not_glued_together_on_the_page(release: str, shown: list[str]) -> None:
+@pytest.mark.parametrize(("release", "texts"), [("6", ["Hello ", "Hello world"]), ("7", ["Hello world"])])
+def test_attempts_are_not_glued_together_on_the_page(release: str, texts: list[str]) -> None:
     stream, builder = MessageStream(sdk=release, message_id="m"), MessageBuilder(sdk=release)
     for part in said(attempts()):
         for chunk in stream.send(part):
             builder.receive(chunk)
     parts: list[Any] = list(builder.message["parts"])
-    assert [part["text"] for part in parts if part["type"] == "text"] == shown
+    assert [part["text"] for part in parts if part["type"] == "text"] == texts
 
 
 def test_the_step_of_an_attempt_is_not_reset_if_another_node_speaks_in_it() -> None:
@@ -373,14 +373,14 @@ def started_again(*others: Event) -> list[Event]:
     )
 
 
-@pytest.mark.parametrize(("release", "shown"), [("6", ["Hello ", "Hello ", "Hello world"]), ("7", ["Hello world"])])
-def test_attempts_of_a_remote_runtime_are_not_glued_together_either(release: str, shown: list[str]) -> None:
+@pytest.mark.parametrize(("release", "texts"), [("6", ["Hello ", "Hello ", "Hello world"]), ("7", ["Hello world"])])
+def test_attempts_of_a_remote_runtime_are_not_glued_together_either(release: str, texts: list[str]) -> None:
     stream, builder = MessageStream(sdk=release, message_id="m"), MessageBuilder(sdk=release)
     for part in said(started_again()):
         for chunk in stream.send(part):
             builder.receive(chunk)
     parts: list[Any] = list(builder.message["parts"])
-    assert [part["text"] for part in parts if part["type"] == "text"] == shown
+    assert [part["text"] for part in parts if part["type"] == "text"] == texts
     marked = [part["data"]["attempt"] for part in parts if part["type"] == "data-node-retry"]
     assert marked == ([1, 2] if release == "6" else [2])
 
@@ -414,8 +414,8 @@ def test_the_label_of_a_node_stands_in_its_parts(is_remote: bool) -> None:
     graph = None if is_remote else LABELLED
     parts = said(events, graph=graph, send_flow_metadata=True, send_node_outputs=True)
     named = {"openHarness": {"nodeId": "a", "runId": "a1", "label": "Writer"}}
-    spoken = [part for part in parts if isinstance(part, p.Reasoning | p.Text | p.ToolCall)]
-    assert [part.provider_metadata for part in spoken] == [named] * 3
+    contents = [part for part in parts if isinstance(part, p.Reasoning | p.Text | p.ToolCall)]
+    assert [part.provider_metadata for part in contents] == [named] * 3
     labels = {part.name: part.data.get("label") for part in parts if isinstance(part, p.Data)}
     of_nodes = ("node-status", "node-retry", "structured-output", "node-output")
     assert labels == {"flow-graph": None, "flow-status": None, **dict.fromkeys(of_nodes, "Writer")}
@@ -426,7 +426,7 @@ def silent(*types: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("types", "output", "shown"),
+    ("types", "output", "text"),
     [
         (("echo", "echo"), {"text": "Hi"}, "Hi"),
         (("echo", "constant"), {"value": "Hi"}, "Hi"),
@@ -437,19 +437,19 @@ def silent(*types: str) -> dict[str, Any]:
     ],
 )
 def test_a_flow_of_nodes_that_say_nothing_shows_the_output_of_the_last(
-    types: tuple[str, ...], output: Any, shown: str
+    types: tuple[str, ...], output: Any, text: str
 ) -> None:
     events = flow(*node("a1", output={"text": "first"}), *node("b1", output=output))
-    assert "".join(part.text for part in said(events, graph=silent(*types)) if isinstance(part, p.Text)) == shown
+    assert "".join(part.text for part in said(events, graph=silent(*types)) if isinstance(part, p.Text)) == text
     events[0] = {**events[0], "graph": silent(*types)}  # as a remote runtime tells it
-    assert "".join(part.text for part in said(events) if isinstance(part, p.Text)) == shown
+    assert "".join(part.text for part in said(events) if isinstance(part, p.Text)) == text
 
 
 def test_the_graph_of_a_remote_flow_is_shown_if_its_runtime_tells_it() -> None:
-    told = event("flow:start", flowName="f", graph=LABELLED)
-    assert said([told], send_flow_metadata=True)[0] == p.Data("flow-graph", LABELLED, "flow-graph")
+    start = event("flow:start", flowName="f", graph=LABELLED)
+    assert said([start], send_flow_metadata=True)[0] == p.Data("flow-graph", LABELLED, "flow-graph")
     mine: dict[str, Any] = {"nodes": [], "edges": []}
-    assert said([told], send_flow_metadata=True, graph=mine)[0] == p.Data("flow-graph", mine, "flow-graph")
+    assert said([start], send_flow_metadata=True, graph=mine)[0] == p.Data("flow-graph", mine, "flow-graph")
     graphs: list[Any] = ["x", {"nodes": []}, {"nodes": 1, "edges": []}]
     for wrong in graphs:
         assert len(said([event("flow:resumed", graph=wrong)], send_flow_metadata=True)) == 1
@@ -475,3 +475,11 @@ def test_a_structured_output_is_a_data_part() -> None:
     assert parts == [
         p.Data("structured-output", {"nodeId": "a", "runId": "a1", "value": {"n": 7}}, "structured-a1"),
     ]
+
+
+@pytest.mark.parametrize("texts", [['{"n": 7}'], ["Let me see.", '{"n":7}']])
+def test_a_structured_output_that_was_said_as_text_is_shown_once(texts: list[str]) -> None:
+    spoken = [event("agent:text", "a1", content=text) for text in texts]
+    parts = said([event("flow:start"), *spoken, event("agent:complete", "a1", structuredOutput={"n": 7})])
+    assert [part for part in parts if isinstance(part, p.Data)] == []
+    assert [part.text for part in parts if isinstance(part, p.Text)] == texts

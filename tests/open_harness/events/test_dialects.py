@@ -70,7 +70,7 @@ def test_a_phase_that_exits_in_an_error_fails_the_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "call"),
+    ("question", "call"),
     [
         (
             session("input:requested", id="q", prompt="Which?", type="choice", options=["x", "y"]),
@@ -83,8 +83,8 @@ def test_a_phase_that_exits_in_an_error_fails_the_session() -> None:
     ],
     ids=["choice", "approval"],
 )
-def test_a_question_ends_the_message_with_a_call_that_waits_for_the_page(asked: Event, call: list[p.Part]) -> None:
-    assert said([session("workflow:started", workflow="w"), asked, *SESSION]) == [*call, p.Finish()]
+def test_a_question_ends_the_message_with_a_call_that_waits_for_the_page(question: Event, call: list[p.Part]) -> None:
+    assert said([session("workflow:started", workflow="w"), question, *SESSION]) == [*call, p.Finish()]
 
 
 @pytest.mark.parametrize(

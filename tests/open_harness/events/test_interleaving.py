@@ -42,9 +42,9 @@ def invocations(draw: st.DrawFn, run_id: str) -> list[Event]:
     """Everything that one invocation of a node tells."""
     kinds = [blocks(run_id, "text"), blocks(run_id, "thinking"), tools(run_id)]
     rounds = draw(st.lists(st.one_of(kinds), max_size=6))
-    told = [each for one in rounds for each in one]
+    events = [each for one in rounds for each in one]
     ended = draw(st.sampled_from([event("node:complete", run_id, output=1), event("node:error", run_id, error="oops")]))
-    return [event("node:start", run_id), *told, event("agent:complete", run_id, usage={"inputTokens": 1}), ended]
+    return [event("node:start", run_id), *events, event("agent:complete", run_id, usage={"inputTokens": 1}), ended]
 
 
 @st.composite
@@ -68,19 +68,19 @@ ENDINGS = [
 
 def expected(events: list[Event], kind: str) -> dict[str, str]:
     """Return the text of each run: that of the full events, which end every block."""
-    told: dict[str, str] = defaultdict(str)
+    texts: dict[str, str] = defaultdict(str)
     for each in events:
         if each["type"] == f"agent:{kind}":
-            told[each["runId"]] += each["content"]
-    return dict(told)
+            texts[each["runId"]] += each["content"]
+    return dict(texts)
 
 
 def shown(message: Any, kind: str) -> dict[str, str]:
-    told: dict[str, str] = defaultdict(str)
+    texts: dict[str, str] = defaultdict(str)
     for part in message["parts"]:
         if part["type"] == kind:
-            told[part["providerMetadata"]["openHarness"]["runId"]] += part["text"]
-    return dict(told)
+            texts[part["providerMetadata"]["openHarness"]["runId"]] += part["text"]
+    return dict(texts)
 
 
 @given(interleavings(), st.sampled_from(ENDINGS), st.booleans(), st.sampled_from(["5", "6", "7"]))

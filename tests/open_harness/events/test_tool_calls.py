@@ -14,8 +14,8 @@ def tool(run_id: str = "a1", **fields: Any) -> Any:
     return event("agent:tool", run_id, **fields)
 
 
-def call(number: int, name: str, given: Any, run_id: str = "a1") -> p.ToolCall:
-    return p.ToolCall(f"{run_id}-{number}", name, given, provider_metadata=by(run_id), lane=run_id)
+def call(number: int, name: str, arguments: Any, run_id: str = "a1") -> p.ToolCall:
+    return p.ToolCall(f"{run_id}-{number}", name, arguments, provider_metadata=by(run_id), lane=run_id)
 
 
 def result(number: int, output: Any, run_id: str = "a1") -> p.ToolResult:

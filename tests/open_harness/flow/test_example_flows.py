@@ -15,10 +15,10 @@ from usechat.open_harness.nodes.builtin import default_registry
 
 async def test_the_chat_flow_answers_the_message() -> None:
     script = Script(["Good ", "day."])
-    heard, snapshot = await run(FLOWS / "chat-flow.yaml", {"message": "Hello"}, registry=script.registry)
-    assert script.asked == [[("user-prompt", "Hello")]]
+    log, snapshot = await run(FLOWS / "chat-flow.yaml", {"message": "Hello"}, registry=script.registry)
+    assert script.requests == [[("user-prompt", "Hello")]]
     assert snapshot["outputs"]["assistant"]["text"] == "Good day."
-    assert heard.brief() == [
+    assert log.brief() == [
         "flow:start",
         "node:start assistant.1",
         "agent:start assistant.1",
@@ -33,13 +33,13 @@ async def test_the_chat_flow_answers_the_message() -> None:
 
 async def test_the_summarizer_of_the_research_flow_reads_the_researcher() -> None:
     script = Script(["Bees dance."], ["They dance."])
-    heard, snapshot = await run(FLOWS / "research-flow.yaml", {"topic": "bees"}, registry=script.registry)
-    assert script.asked == [
+    log, snapshot = await run(FLOWS / "research-flow.yaml", {"topic": "bees"}, registry=script.registry)
+    assert script.requests == [
         [("user-prompt", "Research: bees")],
         [("user-prompt", "Summarize: Bees dance.")],
     ]
     assert snapshot["outputs"]["summarizer"]["text"] == "They dance."
-    assert "edge:fire researcher->summarizer" in heard.brief()
+    assert "edge:fire researcher->summarizer" in log.brief()
 
 
 async def test_the_article_flow_runs_branches_together_and_loops_until_the_editor_agrees() -> None:
@@ -51,8 +51,8 @@ async def test_the_article_flow_runs_branches_together_and_loops_until_the_edito
         return "A picture." if prompt.startswith("Describe") else f"An article{' again' * ('Shorter' in prompt)}."
 
     registry = default_registry(default_model=answering(answer))
-    heard, snapshot = await run(FLOWS / "article-flow.yaml", {"message": "bees", "chatId": "c"}, registry=registry)
-    brief = heard.brief()
+    log, snapshot = await run(FLOWS / "article-flow.yaml", {"message": "bees", "chatId": "c"}, registry=registry)
+    brief = log.brief()
     assert brief.index("node:start illustrator.1") < brief.index("node:complete writer.1"), "both at the same time"
     assert [line for line in brief if line.startswith(("node:start", "loop", "flow:complete"))] == [
         "node:start writer.1",
@@ -113,9 +113,9 @@ async def test_the_feature_flow_plans_codes_each_task_and_repeats_until_the_revi
         ["2"],
         result({"passed": True}),
     )
-    heard, snapshot = await run(FLOWS / "feature-flow.yaml", {"feature": "login"}, registry=script.registry)
-    assert heard.brief()[-1] == "flow:complete complete"
-    assert [line for line in heard.brief() if line.startswith(("node:start", "loop"))] == [
+    log, snapshot = await run(FLOWS / "feature-flow.yaml", {"feature": "login"}, registry=script.registry)
+    assert log.brief()[-1] == "flow:complete complete"
+    assert [line for line in log.brief() if line.startswith(("node:start", "loop"))] == [
         "node:start planner.1",
         "node:start coder.1",
         "node:start coder.2",
@@ -127,7 +127,7 @@ async def test_the_feature_flow_plans_codes_each_task_and_repeats_until_the_revi
     ]
     assert snapshot["outputs"]["planner"]["structuredOutput"] == {"tasks": TASKS}
     assert snapshot["outputs"]["reviewer"]["structuredOutput"] == {"passed": True}
-    prompts = [" ".join(str(asked[-1][1]).split()) for asked in script.asked]
+    prompts = [" ".join(str(request[-1][1]).split()) for request in script.requests]
     assert prompts[0].endswith("have to be done: login")
     assert prompts[1].startswith("Do task t1, T: part 1 Earlier review")
     assert prompts[3].endswith('["one","two"]')
@@ -144,4 +144,4 @@ async def test_the_coder_of_the_feature_flow_reads_an_earlier_review_from_the_st
     script = Script(result({"tasks": TASKS[:1]}), ["one"], ["fine"])
     described["edges"].pop()
     await run(described, {"feature": "login"}, registry=script.registry)
-    assert 'passed: false feedback: Too long. issues: ["names"]' in " ".join(str(script.asked[1][-1][1]).split())
+    assert 'passed: false feedback: Too long. issues: ["names"]' in " ".join(str(script.requests[1][-1][1]).split())

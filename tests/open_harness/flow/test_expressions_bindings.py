@@ -58,6 +58,16 @@ async def test_bindings_are_found_at_any_depth_and_other_values_stay() -> None:
     assert await resolve(given_value, SCOPE) == {"list": ["A", {"deep": 3}], "number": 1, "none": None, "on": True}
 
 
+@pytest.mark.parametrize("missing", ["{{ missing.path }}", "{{ $lookup(a, 'missing') }}"], ids=["path", "function"])
+async def test_a_binding_that_leads_to_nothing_is_absent_and_one_to_null_is_null(missing: str) -> None:
+    fields = {"gone": missing, "null": "{{ state.none }}", "deep": {"gone": missing}, "list": [missing, 1]}
+    assert await resolve(fields, SCOPE) == {"null": None, "deep": {}, "list": [None, 1]}
+
+
+async def test_null_of_a_function_is_null() -> None:
+    assert await resolve({"null": "{{ $lookup(state, 'none') }}"}, SCOPE) == {"null": None}
+
+
 async def test_a_binding_that_fails_tells_where() -> None:
     with pytest.raises(ExpressionFailed, match=r"^input\.prompt\.1: the expression .+ failed: "):
         await resolve({"prompt": ["ok", "{{ $number('x') }}"]}, SCOPE, ("input",))
@@ -91,9 +101,9 @@ json_values = st.recursive(
 def test_a_value_that_is_only_a_binding_keeps_its_type_and_a_mixed_one_is_its_json(value: Any) -> None:
     scope = Scope({"a": {"value": value}})
     assert asyncio.run(resolve("{{ a.value }}", scope)) == value
-    written = asyncio.run(resolve("<{{ a.value }}>", scope))[1:-1]
+    text = asyncio.run(resolve("<{{ a.value }}>", scope))[1:-1]
     expected = "" if value is None else value
-    assert (written if isinstance(expected, str) else json.loads(written)) == expected
+    assert (text if isinstance(expected, str) else json.loads(text)) == expected
 
 
 @given(st.text(max_size=40))

@@ -61,7 +61,7 @@ async def test_a_condition_holds_or_not(condition: Any, expected: bool) -> None:
     ],
 )
 def test_a_condition_that_cannot_be_read_is_a_problem_with_its_place(condition: Any, place: tuple[Any, ...]) -> None:
-    assert [found for found, _ in condition_problems(condition, ())] == [place]
+    assert [where for where, _ in condition_problems(condition, ())] == [place]
 
 
 leaves = st.booleans().map(lambda value: {"equals": {"var": "yes", "value": value}})

@@ -73,7 +73,7 @@ def test_json_is_a_flow_file_too_and_so_is_the_form_in_which_the_name_stands_bel
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("scalar", "value"),
     [
         ("yes", "yes"),
         ("on", "on"),
@@ -91,8 +91,8 @@ def test_json_is_a_flow_file_too_and_so_is_the_form_in_which_the_name_stands_bel
         ("No", "No"),
     ],
 )
-def test_yaml_is_read_as_its_release_1_2_says(written: str, value: Any) -> None:
-    text = f"name: x\nnodes:\n  - id: a\n    type: constant\n    input:\n      value: {written}\n"
+def test_yaml_is_read_as_its_release_1_2_says(scalar: str, value: Any) -> None:
+    text = f"name: x\nnodes:\n  - id: a\n    type: constant\n    input:\n      value: {scalar}\n"
     assert load_flow(text).nodes[0].input == {"value": value}
 
 
@@ -200,8 +200,6 @@ def test_a_mistake_is_not_told_again_in_what_follows_from_it(described: Any, pro
         ),
         (flow({**constant("a"), "polcy": {}}), 'node "a", polcy: is not known; did you mean policy?'),
         (flow(constant("a"), state=[]), "state: must be an object"),
-        (flow({"id": "a", "type": "constant"}), 'node "a", input.value: is missing'),
-        (flow({"id": "a", "type": "agent", "input": {"model": "test"}}), 'node "a", input.prompt: an agent needs'),
         (flow({"id": "a", "type": "agent", "input": {"prompt": "x"}}), 'node "a", input.model: is missing'),
     ],
 )
@@ -242,3 +240,29 @@ def test_a_file_that_is_no_yaml_is_refused_with_its_line(text: str, problem: str
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidFlow, match=r"missing\.yaml: 1 problem\n  cannot be read"):
         load_flow(tmp_path / "missing.yaml")
+
+
+def test_a_file_without_a_name_is_called_like_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "old-flow.yaml"
+    path.write_text("nodes:\n  - {id: a, type: constant, input: {value: 1}}\n", encoding="utf-8")
+    assert load_flow(path).name == "old-flow"
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("mock.agent", 'Add your own: registry.add("mock.agent", function), --registry my_module:registry'),
+        ("agnet", "Did you mean agent?"),
+        ("condition.equals", "an older type of Open Harness: write its condition as `when` of the edges behind it"),
+        ("control.foreach", "an older type of Open Harness: write `forEach: {in, as}` at the edge into the node"),
+        ("http.get", "an older type of Open Harness: use python, with a function that makes the request"),
+        ("map", "an older type of Open Harness: use constant, with bindings in its value"),
+        ("anthropic.text", "an older type of Open Harness: use agent, with model and prompt"),
+    ],
+)
+def test_a_type_that_is_not_there_is_told_with_the_line_that_mends_it(name: str, mend: str) -> None:
+    with pytest.raises(InvalidFlow) as raised:
+        load_flow(f"name: x\nnodes:\n  - id: a\n    type: {name}\n")
+    [problem] = raised.value.problems
+    assert str(problem).startswith(f'line 4: node "a", type: there is no type "{name}"; there are agent, claude.agent')
+    assert mend in str(problem)

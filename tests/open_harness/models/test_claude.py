@@ -21,11 +21,11 @@ from usechat.open_harness.nodes.builtin import default_registry
 RECORDINGS = Path(__file__).parents[2] / "adapters" / "recordings" / "claude-agent-sdk.json"
 
 
-def events(*messages: Any, found: ClaudeEvents | None = None) -> list[Any]:
+def events(*messages: Any, reader: ClaudeEvents | None = None) -> list[Any]:
     """Return the events of messages, without durations."""
-    found = found or ClaudeEvents()
-    said = [event for each in messages for event in found.feed(each)]
-    return [{key: value for key, value in event.items() if key != "durationMs"} for event in said]
+    reader = reader or ClaudeEvents()
+    stream = [event for each in messages for event in reader.feed(each)]
+    return [{key: value for key, value in event.items() if key != "durationMs"} for event in stream]
 
 
 def use(call_id: str, name: str = "mcp__notes__dig") -> dict[str, Any]:
@@ -53,50 +53,52 @@ def test_text_and_thinking_are_streamed_and_their_repetitions_left_out() -> None
 
 
 def test_a_message_that_was_not_streamed_is_read_as_a_whole() -> None:
-    said = whole({"$type": "ThinkingBlock", "thinking": "Hm."}, {"$type": "TextBlock", "text": "Hello"})
-    assert events(said) == [{"type": "thinking", "content": "Hm."}, {"type": "text", "content": "Hello"}]
+    message = whole({"$type": "ThinkingBlock", "thinking": "Hm."}, {"$type": "TextBlock", "text": "Hello"})
+    assert events(message) == [{"type": "thinking", "content": "Hm."}, {"type": "text", "content": "Hello"}]
 
 
 def test_of_parallel_calls_one_is_open_at_a_time() -> None:
-    found = events(
+    calls = events(
         whole(use("c1")),
         whole(use("c2", "Read")),
         result("c1", [{"type": "text", "text": '{"a": 1}'}]),
         result("c2", "No such file", is_error=True),
     )
     failed = ended("c2", None, "Read", error="No such file")
-    assert found == [begun("c1"), ended("c1", {"a": 1}), begun("c2", "Read"), failed]
+    assert calls == [begun("c1"), ended("c1", {"a": 1}), begun("c2", "Read"), failed]
 
 
 def test_a_call_that_a_person_is_asked_about_is_begun_once_and_has_no_result_if_it_is_denied() -> None:
-    found = ClaudeEvents()
-    assert events(whole(use("c1")), whole(use("c2")), found=found) == [begun("c1")]
-    assert found.ask("c1", "mcp__notes__dig", {"depth": 1}) == []
-    found.deny("c1")
-    assert events(result("c1", "No.", is_error=True), found=found) == []
-    assert found.ask("c2", "mcp__notes__dig", {"depth": 1}) == [begun("c2")]
-    assert events(result("c2", "dug"), found=found) == [ended("c2", "dug")]
+    reader = ClaudeEvents()
+    assert events(whole(use("c1")), whole(use("c2")), reader=reader) == [begun("c1")]
+    assert reader.ask("c1", "mcp__notes__dig", {"depth": 1}) == []
+    reader.deny("c1")
+    assert events(result("c1", "No.", is_error=True), reader=reader) == []
+    assert reader.ask("c2", "mcp__notes__dig", {"depth": 1}) == [begun("c2")]
+    assert events(result("c2", "dug"), reader=reader) == [ended("c2", "dug")]
 
 
 def test_of_a_sub_agent_only_the_calls_are_told() -> None:
     inner = whole({"$type": "TextBlock", "text": "I search."}, use("c1", "Grep"), parent_tool_use_id="t1")
     streamed = [message("StreamEvent", event=each.event, parent_tool_use_id="t1") for each in (start(), *text("I "))]
-    found = events(whole(use("t1", "Task")), *streamed, inner, result("c1", "found"), result("t1", "Owls."))
-    names = [(event["id"], event["phase"]) for event in found]
+    calls = events(whole(use("t1", "Task")), *streamed, inner, result("c1", "found"), result("t1", "Owls."))
+    names = [(event["id"], event["phase"]) for event in calls]
     assert names == [("t1", "start"), ("c1", "start"), ("c1", "complete"), ("t1", "complete")]
 
 
 def test_the_tool_of_structured_outputs_and_the_text_of_a_failure_are_not_shown() -> None:
-    found = ClaudeEvents()
+    reader = ClaudeEvents()
     synthetic = whole({"$type": "TextBlock", "text": "API Error: 500 secret"}, error="server_error")
-    assert events(whole(use("c1", "StructuredOutput")), result("c1", "ok"), synthetic, found=found) == []
-    assert found.error == "server_error"
+    assert events(whole(use("c1", "StructuredOutput")), result("c1", "ok"), synthetic, reader=reader) == []
+    assert reader.error == "server_error"
 
 
 def test_what_was_said_last_is_the_text() -> None:
-    found = ClaudeEvents()
-    events(start(), *text("Let me look."), whole(use("c1")), result("c1", "dug"), start(), *text("Gone."), found=found)
-    assert found.text == "Gone."
+    reader = ClaudeEvents()
+    events(
+        start(), *text("Let me look."), whole(use("c1")), result("c1", "dug"), start(), *text("Gone."), reader=reader
+    )
+    assert reader.text == "Gone."
 
 
 @pytest.mark.parametrize(
@@ -110,10 +112,10 @@ def test_what_was_said_last_is_the_text() -> None:
 )
 def test_recorded_responses_become_events(script: str, texts: list[str], calls: list[str]) -> None:
     recorded = json.loads(RECORDINGS.read_text(encoding="utf-8"))[f"{script}, anthropic"][0]
-    found = events(*(decoded(entry["event"]) for entry in recorded if "event" in entry))
-    assert [event["content"] for event in found if event["type"] == "text" and "delta" not in event] == texts
-    called = [(event["name"], event["phase"]) for event in found if event["type"] == "tool"]
-    assert called == [(name, phase) for name in calls for phase in ("start", "complete")]
+    stream = events(*(decoded(entry["event"]) for entry in recorded if "event" in entry))
+    assert [event["content"] for event in stream if event["type"] == "text" and "delta" not in event] == texts
+    phases = [(event["name"], event["phase"]) for event in stream if event["type"] == "tool"]
+    assert phases == [(name, phase) for name in calls for phase in ("start", "complete")]
 
 
 # Options
@@ -132,15 +134,15 @@ def options(**fields: Any) -> dict[str, Any]:
 
 
 def test_nothing_is_allowed_that_the_flow_does_not_name() -> None:
-    found = options()
-    assert {key: found[key] for key in ISOLATED} == ISOLATED
-    assert (found["tools"], found["allowed_tools"], found["mcp_servers"]) == ([], [], {})
-    assert (found["permission_mode"], found["model"], found["cwd"]) == (None, "claude-sonnet-5", None)
+    arguments = options()
+    assert {key: arguments[key] for key in ISOLATED} == ISOLATED
+    assert (arguments["tools"], arguments["allowed_tools"], arguments["mcp_servers"]) == ([], [], {})
+    assert (arguments["permission_mode"], arguments["model"], arguments["cwd"]) == (None, "claude-sonnet-5", None)
 
 
 def test_the_keys_of_a_flow_become_options() -> None:
     servers = {"web": {"type": "http", "url": "https://example.org/mcp"}, "notes": f"{__name__}:SERVER"}
-    found = options(
+    arguments = options(
         options={"maxTurns": 3, "systemPrompt": {"type": "preset", "preset": "claude_code"}},
         tools=["Read"],
         allowedTools=["Read", "Bash(git log *)", "mcp__web__search"],
@@ -157,7 +159,7 @@ def test_the_keys_of_a_flow_become_options() -> None:
         thinking="minimal",
         outputFormat={"type": "json_schema", "schema": {"type": "array", "items": {"type": "string"}}},
     )
-    wanted = {
+    expected = {
         "system_prompt": {"type": "preset", "preset": "claude_code"},
         "tools": ["Read", "Bash"],
         "allowed_tools": ["Read", "Bash(git log *)", "mcp__web__search"],
@@ -174,25 +176,25 @@ def test_the_keys_of_a_flow_become_options() -> None:
         "thinking": {"type": "adaptive"},
         "effort": "low",
     }
-    assert {key: found[key] for key in wanted} == wanted
-    assert found["output_format"]["schema"]["type"] == "object"
+    assert {key: arguments[key] for key in expected} == expected
+    assert arguments["output_format"]["schema"]["type"] == "object"
 
 
 SERVER = {"type": "sdk", "name": "notes", "instance": None}
 
 
 @pytest.mark.parametrize(
-    ("thinking", "wanted"),
+    ("thinking", "expected"),
     [
         (True, {"thinking": {"type": "adaptive"}}),
         (False, {"thinking": {"type": "disabled"}}),
         ("high", {"thinking": {"type": "adaptive"}, "effort": "high"}),
     ],
 )
-def test_thinking_is_an_option(*, thinking: bool | str, wanted: dict[str, Any]) -> None:
-    found = options(thinking=thinking, systemPrompt="Be brief.")
-    assert {key: found[key] for key in ("thinking", "effort") if key in found} == wanted
-    assert found["system_prompt"] == "Be brief."
+def test_thinking_is_an_option(*, thinking: bool | str, expected: dict[str, Any]) -> None:
+    arguments = options(thinking=thinking, systemPrompt="Be brief.")
+    assert {key: arguments[key] for key in ("thinking", "effort") if key in arguments} == expected
+    assert arguments["system_prompt"] == "Be brief."
 
 
 class Silent:
@@ -275,8 +277,8 @@ def test_the_session_of_the_last_answer_is_forked_and_the_first_is_that_of_the_f
 def test_a_chat_whose_session_is_gone_is_told_as_text() -> None:
     parts = [{"part_kind": "user-prompt", "content": "One?"}, {"part_kind": "text", "content": "One."}]
     request = AgentRequest(None, "Hi", conversation=(PromptMessage("user", "Zero?"),))
-    said = claude.earlier_messages(request, [{"claudeSession": "s1", "parts": parts}])
-    assert said == ["user: Zero?", "user: One?", "assistant: One."]
+    lines = claude.earlier_messages(request, [{"claudeSession": "s1", "parts": parts}])
+    assert lines == ["user: Zero?", "user: One?", "assistant: One."]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.open_harness.flow_runs import Heard, flow, run
+from tests.open_harness.flow_runs import EventLog, flow, run
 from tests.open_harness.nodes.test_agent import agent, tool
 from usechat.errors import AgentFailed
 from usechat.open_harness.models.pydantic_ai import require_complete
@@ -74,11 +74,11 @@ def model(kind: str, url: str) -> Model:
     return OpenAIResponsesModel("m", provider=openai) if kind == "responses" else OpenAIChatModel("m", provider=openai)
 
 
-async def heard_from(kind: str, events: list[dict[str, Any]]) -> Heard:
+async def log_of(kind: str, events: list[dict[str, Any]]) -> EventLog:
     async with provider(events) as url:
         registry = default_registry(default_model=model(kind, url))
-        heard, _ = await run(flow(agent(tools=[tool("weather")])), {"message": "?"}, registry=registry)
-    return heard
+        log, _ = await run(flow(agent(tools=[tool("weather")])), {"message": "?"}, registry=registry)
+    return log
 
 
 STREAMS = [("chat", CHAT, 1), ("responses", RESPONSES, 1), ("anthropic", MESSAGES, 2)]
@@ -88,22 +88,22 @@ STREAMS = [("chat", CHAT, 1), ("responses", RESPONSES, 1), ("anthropic", MESSAGE
 async def test_a_stream_that_is_cut_before_its_final_event_is_an_error(
     kind: str, events: list[dict[str, Any]], final: int
 ) -> None:
-    heard = await heard_from(kind, events[:-final])
-    assert heard.of("agent:text:delta")[0]["content"] == "Hello"
-    told = [(event["errorType"], event["message"]) for event in heard.of("agent:error")]
-    assert told == [("network", "the stream of m ended before its final event")]
-    assert heard.events[-1]["status"] == "failed"
+    log = await log_of(kind, events[:-final])
+    assert log.of("agent:text:delta")[0]["content"] == "Hello"
+    errors = [(event["errorType"], event["message"]) for event in log.of("agent:error")]
+    assert errors == [("network", "the stream of m ended before its final event")]
+    assert log.events[-1]["status"] == "failed"
 
 
 @pytest.mark.parametrize(("kind", "events", "final"), STREAMS)
 async def test_a_stream_with_its_final_event_is_an_answer(kind: str, events: list[dict[str, Any]], final: int) -> None:
-    heard = await heard_from(kind, events)
-    assert (heard.of("agent:complete")[0]["result"], heard.events[-1]["status"]) == ("Hello", "complete"), final
+    log = await log_of(kind, events)
+    assert (log.of("agent:complete")[0]["result"], log.events[-1]["status"]) == ("Hello", "complete"), final
 
 
 async def test_a_tool_is_not_called_by_a_stream_that_is_cut() -> None:
-    heard = await heard_from("chat", CHAT_CALL[:-1])
-    assert (heard.of("agent:tool"), heard.events[-1]["status"]) == ([], "failed")
+    log = await log_of("chat", CHAT_CALL[:-1])
+    assert (log.of("agent:tool"), log.events[-1]["status"]) == ([], "failed")
 
 
 # What pydantic-ai keeps of the reason, for providers whose clients are not installed here

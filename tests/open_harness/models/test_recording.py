@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.open_harness.flow_runs import Heard, edge, flow, run
+from tests.open_harness.flow_runs import EventLog, edge, flow, run
 from tests.open_harness.scripted_models import Script, call, thinking
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.store import MemoryRunStore
@@ -44,17 +44,19 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def without_modes(heard: Heard) -> list[dict[str, Any]]:
-    return [{key: value for key, value in event.items() if key not in ("mode", "model")} for event in heard.named()]
+def without_modes(log: EventLog) -> list[dict[str, Any]]:
+    return [{key: value for key, value in event.items() if key not in ("mode", "model")} for event in log.named()]
 
 
 async def test_a_replay_says_what_was_recorded_and_needs_no_model(store: RecordingStore) -> None:
-    given = {"message": "Rome?", "chatId": "c"}
+    flow_input = {"message": "Rome?", "chatId": "c"}
     recorded, _ = await run(
-        FLOW, given, registry=script().registry, store=MemoryRunStore(), recording=Recorder("record", store)
+        FLOW, flow_input, registry=script().registry, store=MemoryRunStore(), recording=Recorder("record", store)
     )
     silent = default_registry(default_model="no:model")
-    replayed, _ = await run(FLOW, given, registry=silent, store=MemoryRunStore(), recording=Recorder("replay", store))
+    replayed, _ = await run(
+        FLOW, flow_input, registry=silent, store=MemoryRunStore(), recording=Recorder("replay", store)
+    )
     assert without_modes(replayed) == without_modes(recorded)
     assert "agent:thinking:delta" in replayed.types
     assert "agent:tool" in replayed.types
@@ -62,11 +64,11 @@ async def test_a_replay_says_what_was_recorded_and_needs_no_model(store: Recordi
 
 async def test_every_turn_of_a_chat_has_its_recording(store: RecordingStore) -> None:
     async def chat(recorder: Recorder, registry: Any) -> list[str]:
-        kept = MemoryRunStore()
+        run_store = MemoryRunStore()
         texts = []
         for _ in range(2):
             _, snapshot = await run(
-                FLOW, {"message": "go on", "chatId": "c"}, registry=registry, store=kept, recording=recorder
+                FLOW, {"message": "go on", "chatId": "c"}, registry=registry, store=run_store, recording=recorder
             )
             texts.append(snapshot["outputs"]["b"].get("text"))
         return texts
@@ -78,15 +80,15 @@ async def test_every_turn_of_a_chat_has_its_recording(store: RecordingStore) -> 
 
 async def test_the_link_to_a_recording_is_told(tmp_path: Path) -> None:
     store = FileRecordings(tmp_path)
-    heard, _ = await run(FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("record", store))
+    log, _ = await run(FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("record", store))
     linked = [
         {key: event[key] for key in ("nodeId", "runId", "invocation", "providerType", "mode")}
-        for event in heard.named()
+        for event in log.named()
         if event["type"] == "recording:linked"
     ]
-    told = {"invocation": 1, "providerType": "pydantic-ai", "mode": "record"}
-    assert linked == [{"nodeId": "a", "runId": "a.1", **told}, {"nodeId": "b", "runId": "b.1", **told}]
-    ids = [event["recordingId"] for event in heard.of("recording:linked")]
+    link = {"invocation": 1, "providerType": "pydantic-ai", "mode": "record"}
+    assert linked == [{"nodeId": "a", "runId": "a.1", **link}, {"nodeId": "b", "runId": "b.1", **link}]
+    ids = [event["recordingId"] for event in log.of("recording:linked")]
     assert sorted(f"{name}.json" for name in ids) == names_in(tmp_path)
     recording = json.loads((tmp_path / f"{ids[1]}.json").read_text(encoding="utf-8"))
     assert (recording["id"], recording["output"]["text"], recording["error"]) == (ids[1], "warm", None)
@@ -98,18 +100,18 @@ async def test_the_link_to_a_recording_is_told(tmp_path: Path) -> None:
 
 
 async def test_live_asks_the_model_and_keeps_nothing(tmp_path: Path) -> None:
-    heard, _ = await run(
+    log, _ = await run(
         FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("live", FileRecordings(tmp_path))
     )
-    assert (heard.of("recording:linked"), names_in(tmp_path)) == ([], [])
+    assert (log.of("recording:linked"), names_in(tmp_path)) == ([], [])
 
 
 async def test_a_failure_is_recorded_too(store: RecordingStore) -> None:
     for mode, registry in (("record", Script([TimeoutError("slow")]).registry), ("replay", Script().registry)):
         recorder = Recorder(mode, store)  # type: ignore[arg-type]
-        heard, _ = await run(FLOW, {"message": "?"}, registry=registry, recording=recorder)
-        told = {key: heard.of("agent:error")[0][key] for key in ("errorType", "message")}
-        assert told == {"errorType": "timeout", "message": "slow"}
+        log, _ = await run(FLOW, {"message": "?"}, registry=registry, recording=recorder)
+        error = {key: log.of("agent:error")[0][key] for key in ("errorType", "message")}
+        assert error == {"errorType": "timeout", "message": "slow"}
 
 
 @pytest.mark.parametrize(
@@ -124,8 +126,8 @@ async def test_a_recording_that_is_missing_or_broken_fails_the_agent_with_a_reme
         await run(FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("record", store))
         for name in names_in(tmp_path):
             spoil(tmp_path / name)
-    heard, _ = await run(FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("replay", store))
-    assert text in heard.of("agent:error")[0]["message"]
+    log, _ = await run(FLOW, {"message": "?"}, registry=script().registry, recording=Recorder("replay", store))
+    assert text in log.of("agent:error")[0]["message"]
 
 
 async def test_what_was_stopped_halfway_is_not_recorded(tmp_path: Path) -> None:
@@ -170,11 +172,11 @@ class Careful:
         return Answer("Gone." if decision.approved else "Kept.")
 
 
-async def careful(recorder: Recorder, answer: str) -> Heard:
+async def careful(recorder: Recorder, answer: str) -> EventLog:
     """Run a flow whose agent asks; answer it."""
     asking = {"name": "x", "nodes": [{"id": "a", "type": "agent", "input": {"prompt": "hi", "model": "m"}}]}
     runtime = FlowRuntime(asking, registry=default_registry(provider=Careful()), recording=recorder)
-    heard = Heard(runtime)
+    log = EventLog(runtime)
 
     def reply(event: Any) -> None:
         if event["type"] == "input:requested":
@@ -182,7 +184,7 @@ async def careful(recorder: Recorder, answer: str) -> Heard:
 
     runtime.on_event(reply)
     await runtime.run()
-    return heard
+    return log
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])

@@ -35,9 +35,9 @@ def test_a_schema_is_read_by_the_draft_that_it_names() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"$schema": "https://example.org/unknown"}])
 def test_without_a_draft_that_is_known_it_is_the_newest(more: dict[str, Any]) -> None:
-    told = schema_problem(with_pair(**more))
-    assert told is not None
-    assert told.startswith("is not a JSON schema: ")
+    problem = schema_problem(with_pair(**more))
+    assert problem is not None
+    assert problem.startswith("is not a JSON schema: ")
 
 
 def test_a_draft_must_be_a_text() -> None:

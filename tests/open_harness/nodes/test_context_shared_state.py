@@ -44,9 +44,9 @@ def test_a_value_needs_a_path() -> None:
 
 def test_a_snapshot_does_not_change_any_more() -> None:
     shared, _ = state({"a": [1]})
-    kept = shared.snapshot()
+    snapshot = shared.snapshot()
     shared.get("a").append(2)
-    assert kept == {"a": [1]}
+    assert snapshot == {"a": [1]}
 
 
 def test_what_was_got_is_a_copy() -> None:

@@ -30,9 +30,9 @@ async def test_a_function_of_any_kind_is_a_node(function: str, fields: dict[str,
 
 
 async def test_what_a_generator_yields_is_said_at_once() -> None:
-    heard, _ = await run(flow(python("a", "said")))
-    told = [{key: event[key] for key in ("type", "content")} for event in heard.named() if "content" in event]
-    assert told == [
+    log, _ = await run(flow(python("a", "said")))
+    contents = [{key: event[key] for key in ("type", "content")} for event in log.named() if "content" in event]
+    assert contents == [
         {"type": "agent:thinking:delta", "content": "hm"},
         {"type": "agent:thinking", "content": "hm"},
         {"type": "agent:text:delta", "content": "Hel"},
@@ -43,9 +43,9 @@ async def test_what_a_generator_yields_is_said_at_once() -> None:
 
 async def test_a_thread_says_its_words_in_order_before_it_ends() -> None:
     words = [f"{number} " for number in range(500)]
-    heard, _ = await run(flow(python("a", "said_in_a_thread", input={"words": words})))
-    assert [event["content"] for event in heard.of("agent:text:delta")] == words
-    assert heard.brief()[-3:] == ["agent:text a.1", "node:complete a.1", "flow:complete complete"]
+    log, _ = await run(flow(python("a", "said_in_a_thread", input={"words": words})))
+    assert [event["content"] for event in log.of("agent:text:delta")] == words
+    assert log.brief()[-3:] == ["agent:text a.1", "node:complete a.1", "flow:complete complete"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_a_thread_says_its_words_in_order_before_it_ends() -> None:
 async def test_a_function_that_cannot_be_used_is_a_problem_of_the_file(name: Any, problem: str) -> None:
     with pytest.raises(InvalidFlow) as raised:
         FlowRuntime(flow({"id": "a", "type": "python", "input": {"function": name}}))
-    assert [str(found) for found in raised.value.problems] == [f'node "a", input.function: {problem}']
+    assert [str(each) for each in raised.value.problems] == [f'node "a", input.function: {problem}']
 
 
 async def test_a_function_can_be_a_type_of_its_own() -> None:
@@ -87,8 +87,8 @@ class Squares:
 async def test_a_type_of_ones_own_checks_its_input_and_speaks() -> None:
     registry = default_registry()
     registry.add("square", Squares())
-    heard, snapshot = await run(flow({"id": "a", "type": "square", "input": {"side": 3}}), registry=registry)
-    assert (snapshot["outputs"]["a"], heard.of("agent:text")[0]["nodeId"]) == (9, "a")
+    log, snapshot = await run(flow({"id": "a", "type": "square", "input": {"side": 3}}), registry=registry)
+    assert (snapshot["outputs"]["a"], log.of("agent:text")[0]["nodeId"]) == (9, "a")
     with pytest.raises(InvalidFlow, match=r'node "a", input.side: is missing'):
         FlowRuntime(flow({"id": "a", "type": "square"}), registry=registry)
 
@@ -96,3 +96,16 @@ async def test_a_type_of_ones_own_checks_its_input_and_speaks() -> None:
 async def test_an_unknown_type_is_a_problem_that_tells_the_known_ones() -> None:
     with pytest.raises(InvalidFlow, match=r'there is no type "ecoh"; there are agent, claude\.agent, constant, echo'):
         FlowRuntime(flow({**echo("a", "x"), "type": "ecoh"}))
+
+
+@pytest.mark.parametrize(
+    ("read", "output"),
+    [(lambda given: given.get("depth", 3), 3), (lambda given: given["depth"], {"error": "'depth'"})],
+    ids=["get", "index"],
+)
+async def test_an_input_whose_binding_leads_to_nothing_is_absent(read: Any, output: Any) -> None:
+    registry = default_registry()
+    registry.add("read", read)
+    node = {"id": "a", "type": "read", "input": {"depth": "{{ state.nothing }}"}}
+    _, snapshot = await run(flow(node), registry=registry)
+    assert snapshot["outputs"]["a"] == output

@@ -51,7 +51,7 @@ class SessionServer:
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.break_after: int | None = None
         self.miss: set[str] = set()
         self.status = 200
@@ -72,17 +72,17 @@ class SessionServer:
         )
 
     async def _create(self, request: Request) -> Response:
-        given = (await request.json()).get("input")
-        if not given or self.status != 200:
+        script = (await request.json()).get("input")
+        if not script or self.status != 200:
             return JSONResponse({"error": "input is required"}, 400 if self.status == 200 else self.status)
         session_id, session = f"s{next(self._numbers)}", Session()
         self.sessions[session_id] = session
         await self.let_create.wait()
-        session.task = asyncio.create_task(workflow(session, session_id, given))
+        session.task = asyncio.create_task(workflow(session, session_id, script))
         return JSONResponse([] if self.nameless else {"sessionId": session_id}, 201)
 
     def _find(self, request: Request) -> Session:
-        self.asked.append(f"{request.method} {request.url.path.rpartition('/')[2]} {request.url.query}".strip())
+        self.requests.append(f"{request.method} {request.url.path.rpartition('/')[2]} {request.url.query}".strip())
         return self.sessions[request.path_params["id"]]
 
     async def _state(self, request: Request) -> Response:
@@ -116,7 +116,7 @@ class SessionServer:
     async def _follow(self, session: Session, position: int) -> AsyncIterator[str]:
         for frame in self.noise:
             yield frame
-        for sent in itertools.count():
+        for count in itertools.count():
             await session.until(position + 1)
             event = session.events[position]
             position += 1
@@ -124,7 +124,7 @@ class SessionServer:
                 self.miss.discard(event["id"])
                 continue
             yield f"event: {event['name']}\nid: {event['id']}\ndata: {json.dumps(event)}\n\n"
-            if sent == self.break_after:
+            if count == self.break_after:
                 self.break_after = None
                 raise ConnectionResetError("the network went away")
 
@@ -138,8 +138,8 @@ async def workflow(session: Session, session_id: str, script: str) -> None:
             case "ask" | "approve":
                 count = len(session.inputs)
                 session.asks_approval = word == "approve"
-                asked = {"type": "approval"} if word == "approve" else {"type": "choice", "options": ["yes", "no"]}
-                await session.emit("input:requested", id="q1", prompt="Really?", **asked)
+                question = {"type": "approval"} if word == "approve" else {"type": "choice", "options": ["yes", "no"]}
+                await session.emit("input:requested", id="q1", prompt="Really?", **question)
                 while len(session.inputs) == count:
                     await session.until(len(session.events) + 1)
             case "hang":

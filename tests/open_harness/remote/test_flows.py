@@ -4,15 +4,18 @@ import asyncio
 import logging
 import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.conformance.served import unanswered_port
 from tests.open_harness.remote.broadcasting import PATIENCE, BroadcastingServer, broadcasting
+from tests.open_harness.test_transport import asked, chunks_of, errors
 from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
-from usechat.open_harness.remote.flows import LOST, NOT_WAITING, RemoteRuntime
+from usechat.open_harness.remote.flows import LOST, NOT_WAITING, SILENT, RemoteRuntime
 from usechat.open_harness.runtime_protocol import Event, Runtime
+from usechat.open_harness.transport import OpenHarnessChatTransport
 
 START = {"type": "node:start", "nodeId": "a", "runId": "a-1"}
 DELTA = {"type": "agent:text:delta", "nodeId": "a", "runId": "a-1", "content": "Hi"}
@@ -27,10 +30,10 @@ def answer_a_resume(server: BroadcastingServer, command: Mapping[str, Any]) -> N
         server.emit({"type": "flow:resumed"}, START, {**DELTA, "content": command["message"]}, PAUSED)
 
 
-def heard_by(runtime: RemoteRuntime) -> list[Event]:
-    heard: list[Event] = []
-    runtime.on_event(heard.append)
-    return heard
+def events_of(runtime: RemoteRuntime) -> list[Event]:
+    events: list[Event] = []
+    runtime.on_event(events.append)
+    return events
 
 
 def kinds(events: list[Event]) -> list[Any]:
@@ -50,13 +53,13 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
 async def test_a_paused_run_is_resumed_with_the_message() -> None:
     async with broadcasting(answer_a_resume) as server:
         runtime = RemoteRuntime(server.url, silence=PATIENCE)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "hello"}))
         await server.until(lambda server: server.clients)
         server.emit(PAUSED)
         snapshot = await turn
         assert server.commands == [{"type": "resume", "message": "hello"}]
-        assert kinds(heard) == ["command:received", "flow:resumed", "node:start", "agent:text:delta", "flow:paused"]
+        assert kinds(events) == ["command:received", "flow:resumed", "node:start", "agent:text:delta", "flow:paused"]
         assert snapshot["status"] == "paused"
 
 
@@ -73,13 +76,13 @@ async def test_a_running_node_is_sent_the_message_under_the_run_id_that_events_t
 
     async with broadcasting(answer) as server:
         runtime = RemoteRuntime(server.url, silence=PATIENCE)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "more"}))
         await server.until(lambda server: server.clients)
         server.emit(DELTA)
         snapshot = await turn
         assert server.commands == [{"type": "send", "message": "more", "runId": "a-1"}]
-        assert kinds(heard) == ["command:received", "agent:text:delta", "node:complete", "flow:complete"]
+        assert kinds(events) == ["command:received", "agent:text:delta", "node:complete", "flow:complete"]
         assert (snapshot["status"], snapshot["outputs"]) == ("complete", {"a": {"text": "Hi"}})
         await server.until(lambda server: server.clients == 1)  # kept, to see whether it is started again
 
@@ -142,19 +145,68 @@ async def test_a_kept_connection_is_not_used_by_a_turn_with_other_headers() -> N
         assert server.opened == 2
 
 
-async def test_a_resume_of_which_nothing_comes_is_told() -> None:
+async def test_of_a_run_that_does_not_react_the_page_is_told_what_is_known() -> None:
+    """A node that waits silently looks like a run that has ended: the wire does not tell its run id."""
     async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"})) as server:
+        transport = OpenHarnessChatTransport(partial(RemoteRuntime, server.url, silence=0.2), send_flow_metadata=True)
+        chunks = await chunks_of(transport, asked("hello"))
+        assert errors(chunks) == [SILENT]
+        assert [chunk for chunk in chunks if chunk["type"].startswith("data-")] == []  # the flow may well be running
+
+
+async def test_a_node_that_was_running_silently_gets_the_message_when_it_speaks() -> None:
+    def answer(server: BroadcastingServer, command: Mapping[str, Any]) -> None:
+        # Its node is running, so the resume has no effect; later it goes on with what it was doing.
+        server.emit(
+            *([DELTA] if command["type"] == "resume" else [{**DELTA, "content": command["message"]}, DONE, END])
+        )
+
+    async with broadcasting(answer) as server:
+        runtime = RemoteRuntime(server.url, silence=5)
+        events = events_of(runtime)
+        await runtime.run({"message": "hello"})
+        assert [command["type"] for command in server.commands] == ["resume", "send"]
+        assert server.commands[1] == {"type": "send", "message": "hello", "runId": "a-1"}
+        assert [event["content"] for event in events if event["type"] == DELTA["type"]] == ["Hi", "hello"]
+
+
+async def test_a_node_that_was_running_silently_and_ends_leaves_the_message_to_the_next() -> None:
+    def answer(server: BroadcastingServer, command: Mapping[str, Any]) -> None:
+        following = {**START, "nodeId": "b", "runId": "b-1"}
+        server.emit(*([DONE, following] if command["type"] == "resume" else [END]))
+
+    async with broadcasting(answer) as server:
+        await RemoteRuntime(server.url, silence=5).run({"message": "hello"})
+        assert server.commands[1] == {"type": "send", "message": "hello", "runId": "b-1"}
+
+
+async def test_a_run_that_ends_before_the_message_reached_a_node_is_told() -> None:
+    async with broadcasting(lambda server, _: server.emit(DONE, END)) as server:
         with pytest.raises(PublicError, match=NOT_WAITING):
-            await RemoteRuntime(server.url, silence=0.2).run({"message": "hello"})
+            await RemoteRuntime(server.url, silence=5).run({"message": "hello"})
+
+
+async def test_after_a_message_without_reaction_the_next_is_sent_to_the_node_that_spoke_meanwhile() -> None:
+    def answer(server: BroadcastingServer, command: Mapping[str, Any]) -> None:
+        if command["type"] == "send":
+            server.emit(DONE, END)
+
+    async with broadcasting(answer) as server:
+        with pytest.raises(PublicError, match="did not react"):
+            await RemoteRuntime(server.url, silence=0.2).run({"message": "one"})
+        server.emit(DELTA)
+        await RemoteRuntime(server.url, silence=PATIENCE).run({"message": "two"})
+        assert server.commands[-1] == {"type": "send", "message": "two", "runId": "a-1"}
+        assert server.opened == 1
 
 
 async def test_turns_at_one_url_wait_for_each_other_and_never_mix() -> None:
     async with broadcasting(answer_a_resume) as server:
         runtimes = [RemoteRuntime(server.url, silence=5) for _ in range(5)]
-        heard = [heard_by(runtime) for runtime in runtimes]
+        logs = [events_of(runtime) for runtime in runtimes]
         await asyncio.gather(*[runtime.run({"message": str(number)}) for number, runtime in enumerate(runtimes)])
-        said = [[event["content"] for event in events if event["type"] == DELTA["type"]] for events in heard]
-        assert said == [["0"], ["1"], ["2"], ["3"], ["4"]]
+        contents = [[event["content"] for event in events if event["type"] == DELTA["type"]] for events in logs]
+        assert contents == [["0"], ["1"], ["2"], ["3"], ["4"]]
 
 
 async def test_a_link_that_is_lost_during_a_turn_is_an_error_that_the_user_sees() -> None:
@@ -163,9 +215,9 @@ async def test_a_link_that_is_lost_during_a_turn_is_an_error_that_the_user_sees(
 
     async with broadcasting(answer) as server:
         runtime = RemoteRuntime(server.url, silence=5)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "hello"}))
-        await server.until(lambda _: DELTA["type"] in kinds(heard))
+        await server.until(lambda _: DELTA["type"] in kinds(events))
         server.cut()
         with pytest.raises(PublicError, match=LOST):
             await turn
@@ -176,10 +228,10 @@ async def test_a_paused_run_that_is_everybodys_needs_no_connection_until_it_is_r
         runtime = RemoteRuntime(server.url, silence=5)
         await runtime.run({"message": "one"})
         await server.until(lambda server: not server.clients)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         assert (await runtime.resume("two"))["status"] == "paused"
         assert server.opened == 2
-        assert [event["content"] for event in heard if event["type"] == DELTA["type"]] == ["two"]
+        assert [event["content"] for event in events if event["type"] == DELTA["type"]] == ["two"]
 
 
 async def test_a_server_that_starts_late_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -259,9 +311,9 @@ async def test_frames_that_hold_no_event_are_ignored(caplog: pytest.LogCaptureFi
 
     async with broadcasting(answer) as server:
         runtime = RemoteRuntime(server.url, silence=5)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         await runtime.run({"message": "hello"})
-        assert kinds(heard) == ["command:received", "node:start", "flow:complete"]
+        assert kinds(events) == ["command:received", "node:start", "flow:complete"]
     assert caplog.text.count("it has no event") == 4
 
 
@@ -272,9 +324,9 @@ async def test_a_listener_that_fails_does_not_disturb_the_others(caplog: pytest.
     async with broadcasting(answer_a_resume) as server:
         runtime = RemoteRuntime(server.url, silence=5)
         leave = runtime.on_event(broken)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         await runtime.run({"message": "hello"})
-        assert kinds(heard)[-1] == "flow:paused"
+        assert kinds(events)[-1] == "flow:paused"
         leave()
         leave()
     assert "broken listener" in caplog.text

@@ -23,7 +23,7 @@ from usechat.protocol.chunks import ErrorChunk, TextDeltaChunk
 from usechat.protocol.request import ChatRequest
 
 
-class Made(list[ObedientRuntime]):
+class Factory(list[ObedientRuntime]):
     """A factory that remembers what it made."""
 
     def __call__(self) -> ObedientRuntime:
@@ -37,21 +37,21 @@ async def served(factory: Any, **options: Any) -> AsyncIterator[tuple[Serving, s
         yield server, f"ws://127.0.0.1:{server.port}/ws"
 
 
-def heard_by(runtime: RemoteRuntime) -> list[Event]:
-    heard: list[Event] = []
-    runtime.on_event(heard.append)
-    return heard
+def events_of(runtime: RemoteRuntime) -> list[Event]:
+    events: list[Event] = []
+    runtime.on_event(events.append)
+    return events
 
 
-def texts(heard: list[Event]) -> list[Any]:
-    return [event["content"] for event in heard if event["type"] == "agent:text:delta"]
+def texts(events: list[Event]) -> list[Any]:
+    return [event["content"] for event in events if event["type"] == "agent:text:delta"]
 
 
-@pytest.mark.parametrize(("given", "text"), [({}, "bees"), ({"topic": "cats"}, "cats")])
-async def test_the_only_key_that_a_flow_reads_gets_the_message(given: dict[str, str], text: str) -> None:
+@pytest.mark.parametrize(("fields", "text"), [({}, "bees"), ({"topic": "cats"}, "cats")])
+async def test_the_only_key_that_a_flow_reads_gets_the_message(fields: dict[str, str], text: str) -> None:
     flow = {"name": "research", "nodes": [{"id": "a", "type": "echo", "input": {"text": "{{ flow.input.topic }}"}}]}
     async with served(lambda: FlowRuntime(flow)) as (_, url):
-        snapshot = await RemoteRuntime(url).run({"message": "bees", **given})
+        snapshot = await RemoteRuntime(url).run({"message": "bees", **fields})
     assert snapshot["outputs"] == {"a": {"text": text}}
 
 
@@ -77,7 +77,7 @@ def request(text: str, message_id: str = "m1", **body: Any) -> ChatRequest:
 async def test_a_message_to_a_flow_that_has_begun_keeps_its_id(is_paused: bool) -> None:
     """So that an agent there forgets it when it is edited."""
 
-    async def wait(_given: Any, context: NodeContext) -> None:
+    async def wait(_fields: Any, context: NodeContext) -> None:
         context.emit({"type": "agent:text:delta", "content": "Go on."})
         if is_paused and context.resume_message is None:
             context.pause()
@@ -98,11 +98,11 @@ async def test_a_message_to_a_flow_that_has_begun_keeps_its_id(is_paused: bool) 
 
 
 async def test_a_run_is_started_followed_and_ended_over_the_wire() -> None:
-    async with served(Made()) as (server, url):
+    async with served(Factory()) as (server, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         snapshot = await runtime.run({"message": "one two"})
-        assert [event["type"] for event in heard] == [
+        assert [event["type"] for event in events] == [
             "flow:start",
             "node:start",
             "agent:text:delta",
@@ -118,50 +118,50 @@ async def test_the_graph_of_the_flow_is_told_when_a_run_starts() -> None:
     node = {"id": "a", "type": "echo", "input": {"text": "a secret"}, "ui": {"label": "A"}}
     async with served(lambda: FlowRuntime({"name": "f", "nodes": [node], "edges": []})) as (_, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         await runtime.run({"message": "hi"})
         nodes = [{"id": "a", "type": "echo", "ui": {"label": "A"}}]
-        assert heard[0]["graph"] == {"name": "f", "nodes": nodes, "edges": []}
-        assert [event["type"] for event in heard if "graph" in event] == ["flow:start"]
+        assert events[0]["graph"] == {"name": "f", "nodes": nodes, "edges": []}
+        assert [event["type"] for event in events if "graph" in event] == ["flow:start"]
 
 
 async def test_half_a_character_does_no_harm() -> None:
-    async with served(Made()) as (_, url):
+    async with served(Factory()) as (_, url):
         assert (await RemoteRuntime(url).run({"message": "one\ud800"}))["status"] == "complete"
 
 
 async def test_turns_at_one_url_run_at_the_same_time_and_never_mix() -> None:
-    made = Made()
-    async with served(made) as (_, url):
+    factory = Factory()
+    async with served(factory) as (_, url):
         runtimes = [RemoteRuntime(url, connect_seconds=PATIENCE) for _ in range(20)]
-        heard = [heard_by(runtime) for runtime in runtimes]
+        logs = [events_of(runtime) for runtime in runtimes]
         turns = [
             asyncio.create_task(runtime.run({"message": f"{number} wait after-{number}"}))
             for number, runtime in enumerate(runtimes)
         ]
-        await until(lambda: all(texts(events) for events in heard))
+        await until(lambda: all(texts(events) for events in logs))
         for runtime in reversed(runtimes):
             runtime.dispatch({"type": "send", "message": "more", "runId": "a-1"})
         await asyncio.gather(*turns)
-        assert [texts(events) for events in heard] == [[str(number), "more", f"after-{number}"] for number in range(20)]
-        assert len(made) == 20
+        assert [texts(events) for events in logs] == [[str(number), "more", f"after-{number}"] for number in range(20)]
+        assert len(factory) == 20
 
 
 async def test_a_paused_run_keeps_its_connection_and_goes_on_with_the_answer() -> None:
-    made = Made()
-    async with served(made) as (server, url):
+    factory = Factory()
+    async with served(factory) as (server, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         assert (await runtime.run({"message": "one pause"}))["status"] == "paused"
         assert server.connections == 1
         assert (await runtime.resume("two"))["status"] == "complete"
-        assert texts(heard) == ["one", "two"]
-        assert len(made) == 1
+        assert texts(events) == ["one", "two"]
+        assert len(factory) == 1
         await until(lambda: not server.connections)
 
 
 async def test_a_paused_run_whose_connection_was_lost_is_told_to_be_gone() -> None:
-    async with served(Made()) as (server, url):
+    async with served(Factory()) as (server, url):
         runtime = RemoteRuntime(url)
         await runtime.run({"message": "one pause"})
         server.cut()
@@ -172,59 +172,59 @@ async def test_a_paused_run_whose_connection_was_lost_is_told_to_be_gone() -> No
 
 @pytest.mark.parametrize(("order", "status"), [("stop", "aborted"), ("pause", "paused")])
 async def test_orders_reach_the_run(order: str, status: str) -> None:
-    made = Made()
-    async with served(made) as (_, url):
+    factory = Factory()
+    async with served(factory) as (_, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
-        await until(lambda: texts(heard))
+        await until(lambda: texts(events))
         getattr(runtime, order)()
-        assert (await turn)["status"] == made[0].status == status
+        assert (await turn)["status"] == factory[0].status == status
         await runtime.close()
 
 
 async def test_whoever_goes_stops_the_run() -> None:
-    made = Made()
-    async with served(made) as (server, url):
+    factory = Factory()
+    async with served(factory) as (server, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
-        await until(lambda: texts(heard))
+        await until(lambda: texts(events))
         server.cut()
         with pytest.raises(PublicError, match=flows.LOST):
             await turn
-        await until(lambda: made[0].status == "aborted")
+        await until(lambda: factory[0].status == "aborted")
 
 
 async def test_a_cancelled_turn_stops_the_run() -> None:
-    made = Made()
-    async with served(made) as (_, url):
+    factory = Factory()
+    async with served(factory) as (_, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
-        await until(lambda: texts(heard))
+        await until(lambda: texts(events))
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        await until(lambda: made[0].status == "aborted")
+        await until(lambda: factory[0].status == "aborted")
 
 
 async def test_a_run_that_raises_breaks_off_after_all_it_said(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(Made()) as (_, url):
+    async with served(Factory()) as (_, url):
         runtime = RemoteRuntime(url)
-        heard = heard_by(runtime)
+        events = events_of(runtime)
         with pytest.raises(PublicError, match=flows.LOST):
             await runtime.run({"message": "one raise"})
-        assert texts(heard) == ["one"]
+        assert texts(events) == ["one"]
     assert "the script says so" in caplog.text
 
 
 async def test_more_than_a_client_reads_breaks_the_connection_off_and_stops_the_run() -> None:
-    made = Made()
-    async with served(made) as (_, url):
+    factory = Factory()
+    async with served(factory) as (_, url):
         with pytest.raises(PublicError, match=flows.LOST):
             await RemoteRuntime(url).run({"message": "one flood wait"})
-        await until(lambda: made[0].status == "aborted")
+        await until(lambda: factory[0].status == "aborted")
 
 
 async def test_a_factory_that_raises_breaks_the_connection_off(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,8 +254,8 @@ async def say(client: ClientConnection, *commands: Any) -> None:
 
 
 async def test_frames_and_commands_that_mean_nothing_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    made = Made()
-    async with served(made) as (_, url), connect(url) as client:
+    factory = Factory()
+    async with served(factory) as (_, url), connect(url) as client:
         for frame in ["{", "[]", '{"type":"hello"}', '{"type":"command","command":1}']:
             await client.send(frame)
         await client.send(b"\x00")
@@ -267,14 +267,14 @@ async def test_frames_and_commands_that_mean_nothing_are_ignored(caplog: pytest.
         await until_event(client, "flow:complete")
         await say(client, {"type": "resume", "message": "it is over"})
         await until(lambda: "the run is not paused" in caplog.text)
-    assert [command["type"] for command in made[0].commands] == ["reply", "send"]
+    assert [command["type"] for command in factory[0].commands] == ["reply", "send"]
     assert caplog.text.count("it has no command") == 5
     assert "has not begun" in caplog.text
     assert "nothing was asked" in caplog.text
 
 
 async def test_a_second_run_on_one_connection_is_refused() -> None:
-    async with served(Made()) as (_, url), connect(url) as client:
+    async with served(Factory()) as (_, url), connect(url) as client:
         await say(client, {"type": "run", "input": {"message": "wait"}}, {"type": "run"})
         with pytest.raises(ConnectionClosed, match="open another for another run"):
             await everything(client)
@@ -291,7 +291,7 @@ async def test_a_second_run_on_one_connection_is_refused() -> None:
     ],
 )
 async def test_pages_of_other_sites_may_not_connect(origin: Any, options: dict[str, Any], welcome: bool) -> None:
-    async with served(Made(), **options) as (_, url):
+    async with served(Factory(), **options) as (_, url):
         if welcome:
             async with connect(url, origin=origin):
                 pass

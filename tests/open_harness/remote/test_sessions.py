@@ -10,10 +10,13 @@ import pytest
 from tests.conformance.served import unanswered_port
 from tests.open_harness.remote.session_server import SessionServer
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
+from tests.open_harness.test_transport import asked
 from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.remote import sessions
 from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions
 from usechat.open_harness.runtime_protocol import Event, Runtime, Snapshot
+from usechat.open_harness.transport import OpenHarnessChatTransport
+from usechat.protocol.chunks import chunk_to_json
 
 
 class Running(NamedTuple):
@@ -22,11 +25,11 @@ class Running(NamedTuple):
     server: SessionServer
     serving: Serving
     session: RemoteSession
-    heard: list[Event]
+    events: list[Event]
 
     @property
     def text(self) -> str:
-        return "".join(event["payload"]["delta"] for event in self.heard if event["name"] == "text:delta")
+        return "".join(event["payload"]["delta"] for event in self.events if event["name"] == "text:delta")
 
     def run(self, message: str) -> Awaitable[Snapshot]:
         return self.session.run({"message": message})
@@ -38,9 +41,9 @@ async def running(**options: Any) -> AsyncIterator[Running]:
     async with serving(server.app) as served:
         sessions = RemoteSessions(f"http://127.0.0.1:{served.port}", **({"connect_seconds": PATIENCE} | options))
         session = sessions()
-        heard: list[Event] = []
-        session.on_event(heard.append)
-        yield Running(server, served, session, heard)
+        events: list[Event] = []
+        session.on_event(events.append)
+        yield Running(server, served, session, events)
         for other in server.sessions.values():
             if other.task is not None:
                 other.task.cancel()
@@ -59,7 +62,7 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
 async def test_a_session_is_started_and_followed_to_its_end() -> None:
     async with running() as here:
         snapshot = await here.run("one two tool")
-        assert [event["name"] for event in here.heard] == [
+        assert [event["name"] for event in here.events] == [
             "workflow:started",
             "agent:started",
             "text:delta",
@@ -70,7 +73,7 @@ async def test_a_session_is_started_and_followed_to_its_end() -> None:
             "workflow:completed",
         ]
         assert (snapshot["status"], snapshot["runId"]) == ("complete", "s1")
-        assert here.server.asked == ["GET events history=true&fromPosition=0"]
+        assert here.server.requests == ["GET events history=true&fromPosition=0"]
 
 
 async def test_half_a_character_does_no_harm() -> None:
@@ -81,12 +84,12 @@ async def test_half_a_character_does_no_harm() -> None:
 async def test_a_session_that_requests_input_pauses_and_goes_on_with_the_answer() -> None:
     async with running() as here:
         assert (await here.run("one ask two"))["status"] == "paused"
-        assert here.heard[-1]["name"] == "input:requested"
+        assert here.events[-1]["name"] == "input:requested"
         assert (await here.session.resume("yes"))["status"] == "complete"
         assert here.server.sessions["s1"].inputs == ["yes"]
         assert here.text == "one two "
-        assert [event["id"] for event in here.heard] == [f"e{number}" for number in range(8)]
-        assert here.server.asked[-1] == "GET events history=true&fromPosition=4"
+        assert [event["id"] for event in here.events] == [f"e{number}" for number in range(8)]
+        assert here.server.requests[-1] == "GET events history=true&fromPosition=4"
 
 
 @pytest.mark.parametrize(("answer", "approved"), [("Yes, do it", True), ("no", False), ("approved", False)])
@@ -96,7 +99,7 @@ async def test_an_answer_without_an_id_belongs_to_the_question_that_was_asked(an
         here.server.says_response = True
         await here.run("approve")
         await here.session.resume(answer)
-        [received] = [event["payload"] for event in here.heard if event["name"] == "input:received"]
+        [received] = [event["payload"] for event in here.events if event["name"] == "input:received"]
         assert received == {"id": "q1", "value": answer, "approved": approved, "response": answer}
 
 
@@ -124,7 +127,7 @@ async def test_a_choice_without_an_id_is_no_approval() -> None:
         here.server.says_response = True
         await here.run("ask")
         await here.session.resume("no")
-        [received] = [event["payload"] for event in here.heard if event["name"] == "input:received"]
+        [received] = [event["payload"] for event in here.events if event["name"] == "input:received"]
         assert received == {"id": "q1", "value": "no", "response": "no"}
 
 
@@ -133,7 +136,7 @@ async def test_a_broken_connection_is_opened_again_at_the_last_position_and_noth
         here.server.break_after = 3
         assert (await here.run("one two three four"))["status"] == "complete"
         assert here.text == "one two three four "
-        assert here.server.asked == [
+        assert here.server.requests == [
             "GET events history=true&fromPosition=0",
             "GET events history=true&fromPosition=4",
         ]
@@ -165,13 +168,13 @@ async def test_a_workflow_that_dies_without_a_word_is_noticed() -> None:
         with pytest.raises(PublicError, match=sessions.GONE):
             await here.run("one die")
         assert here.text == "one "
-        assert "GET s1" in here.server.asked
+        assert "GET s1" in here.server.requests
 
 
 async def test_a_silent_workflow_that_runs_is_waited_for() -> None:
     async with running(silence=0.1) as here:
         turn = asyncio.ensure_future(here.run("one hang"))
-        await until(lambda: here.server.asked.count("GET s1") >= 2)
+        await until(lambda: here.server.requests.count("GET s1") >= 2)
         assert not turn.done()
         await here.server.sessions["s1"].emit("workflow:completed")
         assert (await turn)["status"] == "complete"
@@ -181,13 +184,13 @@ async def test_an_end_that_the_server_lost_between_history_and_live_events_is_fo
     async with running(silence=0.2) as here:
         here.server.miss = {"e4"}
         assert (await here.run("one"))["status"] == "complete"
-        assert here.heard[-1]["name"] == "workflow:completed"
+        assert here.events[-1]["name"] == "workflow:completed"
 
 
 async def test_a_phase_that_ends_in_an_error_ends_the_turn() -> None:
     async with running() as here:
         await here.run("one error")
-        assert here.heard[-1]["payload"] == {"phase": "writing", "reason": "error"}
+        assert here.events[-1]["payload"] == {"phase": "writing", "reason": "error"}
 
 
 async def test_a_cancelled_turn_has_paused_the_session_before_it_is_over() -> None:
@@ -197,7 +200,7 @@ async def test_a_cancelled_turn_has_paused_the_session_before_it_is_over() -> No
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert here.server.asked[-1] == "POST pause"
+        assert here.server.requests[-1] == "POST pause"
         await until(lambda: not here.server.sessions["s1"].running)
 
 
@@ -211,7 +214,7 @@ async def test_a_turn_that_is_cancelled_while_its_session_is_being_made_pauses_t
         here.server.let_create.set()
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert here.server.asked == ["POST pause"]
+        assert here.server.requests == ["POST pause"]
 
 
 async def test_frames_that_hold_no_event_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,6 +257,43 @@ async def test_a_request_that_breaks_off_is_not_made_twice() -> None:
         here.server.let_create.set()
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ({"type": "stop"}, "aborted"),
+        ({"type": "abort"}, "aborted"),
+        ({"type": "pause"}, "paused"),
+        ({"type": "abort", "resumable": True}, "paused"),
+    ],
+)
+async def test_an_interrupted_turn_ends_with_the_servers_answer_because_no_event_follows(
+    command: dict[str, Any], status: str
+) -> None:
+    async with running() as here:
+        turn = asyncio.ensure_future(here.run("one hang"))
+        await until(lambda: here.text)
+        here.session.dispatch(command)
+        async with asyncio.timeout(PATIENCE):
+            snapshot = await turn
+        assert (snapshot["status"], here.server.requests[-1]) == (status, "POST pause")
+
+
+async def test_after_a_stop_the_workflow_and_its_agents_are_aborted(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as here:
+        transport = OpenHarnessChatTransport(lambda: here.session, send_flow_metadata=True)
+        stream = await transport.send_messages(asked("one hang"))
+        again = await transport.reconnect_to_stream("c")
+        async for chunk in stream:
+            if chunk_to_json(chunk)["type"] == "text-delta":
+                break
+        await stream.aclose()  # type: ignore[attr-defined]
+        assert again is not None
+        chunks = [chunk_to_json(chunk) async for chunk in again]
+        last = {chunk["id"]: chunk["data"]["status"] for chunk in chunks if chunk["type"].startswith("data-")}
+        assert last == {"flow-status": "aborted", "node-writer-1": "aborted"}
+        assert "did not end in time" not in caplog.text
+
+
 async def test_a_message_while_it_runs_is_posted_as_input() -> None:
     async with running() as here:
         turn = asyncio.ensure_future(here.run("one hang"))
@@ -261,9 +301,7 @@ async def test_a_message_while_it_runs_is_posted_as_input() -> None:
         here.session.dispatch({"type": "send", "message": "more", "runId": "writer-1"})
         await until(lambda: here.server.sessions["s1"].inputs == ["more"])
         here.session.dispatch({"type": "stop"})
-        await until(lambda: "POST pause" in here.server.asked)
-        turn.cancel()
-        await asyncio.wait([turn])
+        await turn
 
 
 async def test_a_command_that_no_session_knows_is_a_mistake() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.open_harness.remote.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from usechat.open_harness import OpenHarnessChatTransport, RemoteRuntime
-from usechat.open_harness.remote.flows import LOST, NO_TEXT, NOT_WAITING
+from usechat.open_harness.remote.flows import LOST, NO_TEXT, NOT_WAITING, SILENT
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -36,12 +36,12 @@ async def answer(transport: OpenHarnessChatTransport, text: str, chat_id: str = 
     return [chunk async for chunk in await transport.send_messages(request(text, chat_id))]
 
 
-def text_of(answered: list[Chunk]) -> str:
-    return "".join(chunk.delta for chunk in answered if isinstance(chunk, chunks.TextDeltaChunk))
+def text_of(stream: list[Chunk]) -> str:
+    return "".join(chunk.delta for chunk in stream if isinstance(chunk, chunks.TextDeltaChunk))
 
 
-def errors_of(answered: list[Chunk]) -> list[str]:
-    return [chunk.error_text for chunk in answered if isinstance(chunk, chunks.ErrorChunk)]
+def errors_of(stream: list[Chunk]) -> list[str]:
+    return [chunk.error_text for chunk in stream if isinstance(chunk, chunks.ErrorChunk)]
 
 
 def answer_a_resume(server: BroadcastingServer, command: Mapping[str, Any]) -> None:
@@ -69,28 +69,28 @@ async def test_a_second_message_of_a_chat_is_sent_to_the_node_that_runs() -> Non
 
     async with broadcasting(take) as server:
         transport = transport_to(server)
-        heard: list[Chunk] = []
+        output: list[Chunk] = []
 
         async def listen() -> None:
             async for chunk in await transport.send_messages(request("one")):
-                heard.append(chunk)  # noqa: PERF401 (it is looked at meanwhile)
+                output.append(chunk)  # noqa: PERF401 (it is looked at meanwhile)
 
         first = asyncio.create_task(listen())
-        await server.until(lambda _: text_of(heard))
+        await server.until(lambda _: text_of(output))
         second = await answer(transport, "two")
         await first
-        assert text_of(heard) == "You said one."
+        assert text_of(output) == "You said one."
         assert text_of(second) == "You said two to a-1."
         assert errors_of(second) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "events", "told"),
-    [("hello", [], NOT_WAITING), ("hello", [END], NOT_WAITING), ("", [], NO_TEXT)],
+    ("text", "events", "error"),
+    [("hello", [], SILENT), ("hello", [END], NOT_WAITING), ("", [], NO_TEXT)],
     ids=["silent", "over", "textless"],
 )
 async def test_a_turn_that_nobody_takes_is_an_error_chunk_that_says_so(
-    text: str, events: list[Mapping[str, Any]], told: str
+    text: str, events: list[Mapping[str, Any]], error: str
 ) -> None:
     async with broadcasting() as server:
         # A tenth of it is how long the state of the run is waited for.
@@ -98,7 +98,7 @@ async def test_a_turn_that_nobody_takes_is_an_error_chunk_that_says_so(
         turn = asyncio.create_task(answer(transport_to(server, silence=silence), text))
         await server.until(lambda server: server.opened)
         server.emit(*events)
-        assert errors_of(await turn) == [told]
+        assert errors_of(await turn) == [error]
 
 
 async def test_a_link_that_is_lost_is_an_error_chunk_behind_what_was_said() -> None:
@@ -107,12 +107,12 @@ async def test_a_link_that_is_lost_is_an_error_chunk_behind_what_was_said() -> N
 
     async with broadcasting(take) as server:
         stream = await transport_to(server).send_messages(request("hello"))
-        heard: list[Chunk] = []
+        output: list[Chunk] = []
         async for chunk in stream:
-            heard.append(chunk)
+            output.append(chunk)
             if isinstance(chunk, chunks.TextDeltaChunk):
                 server.cut()
-        assert (text_of(heard), errors_of(heard)) == ("You said hello.", [LOST])
+        assert (text_of(output), errors_of(output)) == ("You said hello.", [LOST])
 
 
 async def test_a_flow_that_others_abort_is_an_error_and_a_stop_of_ones_own_is_none() -> None:

@@ -1,7 +1,7 @@
 """The session directory in a database: sessions with their participants, and the tokens of people.
 
-:class:`SessionDirectory` reads it for every request. :class:`DirectoryChanges` is what ``usechat sessions`` does: it
-creates the tables and edits them. Nothing is cached, so a change takes effect at the next request.
+:class:`SessionDirectory` reads it for every request. :class:`DirectoryChanges`, which ``usechat sessions``
+calls, creates the tables and edits them. Nothing is cached, so a change takes effect at the next request.
 """
 
 import contextlib
@@ -26,16 +26,13 @@ from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
 
 try:
-    from alembic.config import Config
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-    from sqlalchemy import URL, Connection, and_, bindparam, delete, insert, make_url, select, update
-    from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+    from sqlalchemy import and_, bindparam, delete, insert, select, update
+    from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-    from usechat.migrations import migrate
-except ImportError:
-    raise MissingDependency("alembic", "agent-ops") from None
+    from usechat.database import Schema
+except ImportError as error:
+    raise MissingDependency((error.name or "sqlalchemy").partition(".")[0], "agent-ops") from None
 
 __all__ = [
     "DirectoryChanges",
@@ -49,13 +46,13 @@ __all__ = [
 _logger: Final = logging.getLogger("usechat.server")
 _DEFAULT: Final = "sqlite:///usechat-sessions.db"
 _VARIABLE: Final = "USECHAT_SESSIONS"
-_DRIVERS: Final = {
-    "sqlite": ("sqlite+aiosqlite", "agent-ops"),
-    "postgresql": ("postgresql+asyncpg", "postgresql"),
-    "postgres": ("postgresql+asyncpg", "postgresql"),
-}
-"""The SQLAlchemy driver for the scheme of a URL, and the extra that installs it."""
-_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_SCHEMA: Final = Schema(
+    title="the directory",
+    addresses="a directory is sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+    error=UnusableDirectory,
+    extra="agent-ops",
+    migrations=Path(__file__).parent / "migrations",
+)
 _DAY: Final = 24 * 3600
 _SHORTEST_PREFIX: Final = 8
 _LONGEST_NAME: Final = 200
@@ -73,9 +70,9 @@ _TOKEN: Final = select(TOKENS).where(TOKENS.c.digest == bindparam("token_digest"
 """Both are built once: building a query costs more than running it."""
 
 
-def directory_url(given: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the directory's URL: the given one, that in ``USECHAT_SESSIONS``, or a SQLite file of the default name."""
-    return given or environment.get(_VARIABLE) or _DEFAULT
+def directory_url(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the directory's URL: ``url``, that in ``USECHAT_SESSIONS``, or a SQLite file of the default name."""
+    return url or environment.get(_VARIABLE) or _DEFAULT
 
 
 def digest_of(token: str) -> str:
@@ -96,20 +93,20 @@ class SessionDirectory:
     """
 
     def __init__(self, url: str = _DEFAULT) -> None:
-        self.engine: AsyncEngine = _engine(url)
+        self.engine: AsyncEngine = _SCHEMA.engine(url, skip_autocommit_rollback=True)
         # A single query needs no transaction; starting one and rolling it back would cost more than the query.
         self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
         """Return somebody's membership in a session of the directory."""
-        asked = {"session": session_id, "person": identity.subject}
+        parameters = {"session": session_id, "person": identity.subject}
         async with self._reading() as connection:
-            found = (await connection.execute(_MEMBERSHIP, asked)).one_or_none()
-        if found is None:
+            row = (await connection.execute(_MEMBERSHIP, parameters)).one_or_none()
+        if row is None:
             return None
-        if identity.subject and found.owner == identity.subject:
-            return Membership(Role.OWNER, found.kind, found.ai_sdk_enabled)
-        return None if found.role is None else Membership(Role[found.role.upper()], found.kind, found.ai_sdk_enabled)
+        if identity.subject and row.owner == identity.subject:
+            return Membership(Role.OWNER, row.kind, row.ai_sdk_enabled)
+        return None if row.role is None else Membership(Role[row.role.upper()], row.kind, row.ai_sdk_enabled)
 
     async def identify(self, token: str) -> Identity | None:
         """Return the owner of a token, or ``None`` if the token is unknown or revoked.
@@ -117,12 +114,12 @@ class SessionDirectory:
         Raises :class:`~usechat.errors.Unauthenticated` if it has expired.
         """
         async with self._reading() as connection:
-            found = (await connection.execute(_TOKEN, {"token_digest": digest_of(token)})).one_or_none()
-        if found is None or found.revoked_at is not None:
+            row = (await connection.execute(_TOKEN, {"token_digest": digest_of(token)})).one_or_none()
+        if row is None or row.revoked_at is not None:
             return None
-        if found.expires_at is not None and found.expires_at <= time.time():
+        if row.expires_at is not None and row.expires_at <= time.time():
             raise Unauthenticated("The token has expired.")
-        return Identity(found.subject, token=token)
+        return Identity(row.subject, token=token)
 
     def bearer(self, *rules: TokenRule) -> Authorize:
         """Return an ``authorize`` function that requires a bearer token of the directory or of another rule."""
@@ -159,20 +156,6 @@ class SessionDirectory:
             # Only the type: the text of the error may hold values of the query, or the URL with its password.
             _logger.error("cannot read the session directory: %s", type(error).__name__)
             raise AccessUnknown("Access cannot be checked at the moment.") from None
-
-
-def _engine(url: str) -> AsyncEngine:
-    try:
-        parsed: URL = make_url(url)
-        driver, extra = _DRIVERS[parsed.drivername]
-    except (ArgumentError, KeyError):
-        raise UnusableDirectory("a directory is sqlite:///FILE or postgresql://USER@HOST/DATABASE") from None
-    try:
-        return create_async_engine(
-            parsed.set(drivername=driver), pool_pre_ping=extra == "postgresql", skip_autocommit_rollback=True
-        )
-    except ModuleNotFoundError as error:
-        raise MissingDependency(error.name or driver, extra) from None
 
 
 class ListedSession(msgspec.Struct, frozen=True):
@@ -232,7 +215,7 @@ class DirectoryChanges:
         """Migrate the tables to a revision: ``head`` is the newest, ``base`` drops them."""
         async with self._connection() as connection:
             self._record()  # first, because SQLite commits changes of tables at once
-            await migrate(connection, _config, revision)
+            await _SCHEMA.migrate(connection, revision)
 
     async def add(self, session_id: str, owner: str, kind: str) -> None:
         """Add a session. It is disabled until :meth:`switch` enables it."""
@@ -250,8 +233,8 @@ class DirectoryChanges:
         async with self._changing() as connection:
             # SQLite cascades only if a pragma is set on every connection.
             await connection.execute(delete(PARTICIPANTS).where(PARTICIPANTS.c.session_id == session_id))
-            found = await connection.execute(delete(SESSIONS).where(SESSIONS.c.id == session_id))
-            _require(found.rowcount, f"no session {session_id} is in the directory")
+            result = await connection.execute(delete(SESSIONS).where(SESSIONS.c.id == session_id))
+            _require(result.rowcount, f"no session {session_id} is in the directory")
 
     async def switch(self, session_id: str, *, enabled: bool) -> None:
         """Enable or disable a session for AI SDK pages."""
@@ -273,8 +256,8 @@ class DirectoryChanges:
         """Remove somebody's role."""
         async with self._changing() as connection:
             await _require_not_owner(connection, session_id, subject)
-            found = await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
-            _require(found.rowcount, f"{subject} takes no part in the session {session_id}")
+            result = await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
+            _require(result.rowcount, f"{subject} takes no part in the session {session_id}")
 
     async def sessions(self) -> list[ListedSession]:
         """Return all sessions, sorted by id."""
@@ -288,7 +271,7 @@ class DirectoryChanges:
         return [ListedSession(row.id, row.kind, row.owner, row.ai_sdk_enabled, roles.get(row.id, {})) for row in rows]
 
     async def new_token(self, subject: str, *, days: int | None = None) -> str:
-        """Create a token, for ``days`` or for ever, and return it. Only its digest is stored."""
+        """Create a token that expires after ``days``, or never, and return it. Only its digest is stored."""
         _require_name(subject)
         token = f"usechat-{secrets.token_urlsafe(32)}"
         expires_at = None if days is None else _now() + days * _DAY
@@ -310,15 +293,15 @@ class DirectoryChanges:
             raise UnusableDirectory(f"{prefix} are not {_SHORTEST_PREFIX} or more digits of a SHA-256")
         async with self._changing() as connection:
             query = select(TOKENS.c.digest).where(TOKENS.c.digest.startswith(prefix))
-            found = (await connection.execute(query)).scalars().all()
-            _require(len(found) == 1, f"{len(found) or 'no'} tokens begin with {prefix}")
-            revoked = update(TOKENS).where(TOKENS.c.digest == found[0], TOKENS.c.revoked_at.is_(None))
-            await connection.execute(revoked.values(revoked_at=_now()))
+            digests = (await connection.execute(query)).scalars().all()
+            _require(len(digests) == 1, f"{len(digests) or 'no'} tokens begin with {prefix}")
+            statement = update(TOKENS).where(TOKENS.c.digest == digests[0], TOKENS.c.revoked_at.is_(None))
+            await connection.execute(statement.values(revoked_at=_now()))
 
     async def _update_session(self, session_id: str, **values: Any) -> None:
         async with self._changing() as connection:
-            found = await connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
-            _require(found.rowcount, f"no session {session_id} is in the directory")
+            result = await connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
+            _require(result.rowcount, f"no session {session_id} is in the directory")
             if "owner" in values:  # the owner has no second role
                 await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, values["owner"])))
 
@@ -342,8 +325,7 @@ class DirectoryChanges:
             async with self._directory.engine.begin() as connection:
                 yield connection
         except (SQLAlchemyError, OSError) as error:
-            cause = getattr(error, "orig", None) or error
-            raise UnusableDirectory(f"the directory cannot be used: {type(cause).__name__}: {cause}") from None
+            raise _SCHEMA.unusable(error) from None
 
 
 def _record_nothing() -> None:
@@ -378,12 +360,12 @@ async def _require_not_owner(connection: AsyncConnection, session_id: str, subje
 
 
 async def _require_newest(connection: AsyncConnection) -> None:
-    if await connection.run_sync(_revision) != _newest():
+    if not await _SCHEMA.is_newest(connection):
         raise UnusableDirectory("the directory's tables are missing or old; run: usechat sessions migrate")
 
 
-def _require(found: object, otherwise: str) -> None:
-    if not found:
+def _require(condition: object, otherwise: str) -> None:
+    if not condition:
         raise UnusableDirectory(otherwise)
 
 
@@ -394,17 +376,3 @@ def _require_name(subject: str) -> None:
 
 def _now() -> int:
     return int(time.time())
-
-
-def _config(connection: Connection | None = None) -> Config:
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    return config
-
-
-def _newest() -> str | None:
-    return ScriptDirectory.from_config(_config()).get_current_head()
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()

@@ -46,7 +46,7 @@ class Membership(msgspec.Struct, frozen=True):
 class AccessRule(Protocol):
     """Looks up the participants of sessions, as :class:`SessionDirectory` and :class:`HttpLookup` do.
 
-    A rule of your own needs no base class:
+    A custom rule needs no base class:
 
     >>> from usechat.server import Identity
     >>> class EverybodyCollaborates:

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
+from usechat import Turn, current_turn
 from usechat.errors import LocalProtocolError
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.threads import in_thread
-from usechat.turn import Turn, current_turn
 
 __all__ = [
     "AgentSession",
@@ -25,17 +25,21 @@ _NAMESPACE: Final = uuid.UUID("6f1c2a52-7f0e-4c55-9a53-2b1f6a2f7f0b")
 class AgentSession:
     """The messages that one agent of one chat has exchanged with its model, as plain JSON values.
 
-    ``asked`` holds the id of the user's message for each turn that has one. A run begins at ``first_turn``; a message
-    that is sent to it while it runs, or that resumes it, begins another turn.
+    ``message_ids`` holds the id of the user's message for each turn that has one. A run begins at ``first_turn``; a
+    message that is sent to it while it runs, or that resumes it, begins another turn.
     """
 
     def __init__(
-        self, session_id: str, entries: Sequence[tuple[int, Any]], turn: int, asked: Mapping[int, str] | None = None
+        self,
+        session_id: str,
+        entries: Sequence[tuple[int, Any]],
+        turn: int,
+        message_ids: Mapping[int, str] | None = None,
     ) -> None:
         self.session_id = session_id
         self.turn = turn
         self.first_turn = turn
-        self.asked = dict(asked or {})
+        self.message_ids = dict(message_ids or {})
         self._entries = list(entries)
 
     @property
@@ -55,9 +59,9 @@ class AgentSession:
 
     def begin_turn(self, message_id: Any) -> None:
         """Begin the turn of a further message of the user, unless the message has one already or has no id."""
-        if isinstance(message_id, str) and message_id not in self.asked.values():
+        if isinstance(message_id, str) and message_id not in self.message_ids.values():
             self.turn += 1
-            self.asked[self.turn] = message_id
+            self.message_ids[self.turn] = message_id
 
     def add(self, messages: Sequence[Any], begins: Sequence[tuple[int, Any]] = ()) -> None:
         """Add messages of this turn. ``begins`` tells where further messages of the user begin, and their ids."""
@@ -90,31 +94,31 @@ class AgentSessions:
         """Return the session of an agent. Within one run it continues where it was."""
         is_known = name in self.ids
         session_id = self.ids.setdefault(name, self._session_id(name))
-        kept = await in_thread(lambda: self._store.load_session(session_id)) or {}
-        entries = [(turn, message) for turn, message in kept.get("messages", ())]
-        asked: dict[int, str] = dict(kept.get("asked", ()))
+        record = await in_thread(lambda: self._store.load_session(session_id)) or {}
+        entries = [(turn, message) for turn, message in record.get("messages", ())]
+        message_ids: dict[int, str] = dict(record.get("asked", ()))
         last = max([0, *(turn for turn, _ in entries)])
         if is_known:
-            session = AgentSession(session_id, entries, max(last, *asked, 1), asked)
+            session = AgentSession(session_id, entries, max(last, *message_ids, 1), message_ids)
             session.first_turn = self._first_turns.get(name, session.turn)
             return session
-        turn = self._turn(asked, last)
-        asked = {each: message_id for each, message_id in asked.items() if each < turn}
+        turn = self._turn(message_ids, last)
+        message_ids = {each: message_id for each, message_id in message_ids.items() if each < turn}
         if self._user_messages:
-            asked[turn] = self._user_messages[-1]
+            message_ids[turn] = self._user_messages[-1]
         self._first_turns[name] = turn
-        session = AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, asked)
+        session = AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, message_ids)
         self.save(session)  # if the process ends, the session tells that this turn has no messages yet
         return session
 
     def save(self, session: AgentSession) -> None:
         """Store a session."""
-        asked = list(session.asked.items())
-        self._store.save_session(session.session_id, {"messages": session.entries, "asked": asked})
+        message_ids = list(session.message_ids.items())
+        self._store.save_session(session.session_id, {"messages": session.entries, "asked": message_ids})
 
-    def _turn(self, asked: Mapping[int, str], last: int) -> int:
+    def _turn(self, message_ids: Mapping[int, str], last: int) -> int:
         """Return the number of this turn; what the session has from this number on is dropped."""
-        numbers = {message_id: turn for turn, message_id in asked.items()}
+        numbers = {message_id: turn for turn, message_id in message_ids.items()}
         before, latest = ["", "", *self._user_messages][-2:]
         if latest in numbers:
             return numbers[latest]
@@ -146,5 +150,5 @@ def _user_messages(flow_input: Mapping[str, Any]) -> list[str]:
     messages = flow_input.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         return []
-    sent = [message for message in messages if isinstance(message, Mapping) and message.get("role") == "user"]
-    return [str(message["id"]) for message in sent if message.get("id")]
+    user_messages = [message for message in messages if isinstance(message, Mapping) and message.get("role") == "user"]
+    return [str(message["id"]) for message in user_messages if message.get("id")]

@@ -1,4 +1,4 @@
-"""Run stores that write many records at a time, in a thread of their own."""
+"""Run stores that write many records at a time, in a background thread."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -38,8 +38,8 @@ class BatchedRunStore(ABC):
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: list[Record] = []
-        self._added = 0
-        self._written = 0
+        self._added_count = 0
+        self._written_count = 0
         self._is_urgent = False
         self._is_closed = False
         self._failure: Exception | None = None
@@ -134,11 +134,11 @@ class BatchedRunStore(ABC):
     def flush(self) -> None:
         """Wait until everything written so far is stored; raise the error of a write that failed."""
         with self._changed:
-            # Writes that other threads add from now on are not waited for.
-            so_far = self._added
+            # Do not wait for writes that other threads add from now on.
+            so_far = self._added_count
             self._is_urgent = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._written >= so_far)
+            self._changed.wait_for(lambda: self._written_count >= so_far)
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
@@ -158,7 +158,7 @@ class BatchedRunStore(ABC):
             if self._is_closed:
                 raise StoreClosed("the run store is closed")
             self._waiting.append(Record(kind, name, text))
-            self._added += 1
+            self._added_count += 1
             self._changed.notify_all()
 
     def _write(self) -> None:
@@ -176,6 +176,6 @@ class BatchedRunStore(ABC):
             except Exception as error:  # the thread must live on: flush() waits for it
                 failure = error
             with self._changed:
-                self._written += len(batch)
+                self._written_count += len(batch)
                 self._failure = failure or self._failure
                 self._changed.notify_all()

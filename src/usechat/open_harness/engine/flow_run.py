@@ -16,10 +16,10 @@ from usechat.open_harness.engine.other_workers import UNREAD
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.evaluators import Requester
-from usechat.open_harness.flow.expressions import AnswersAhead, Scope
+from usechat.open_harness.flow.expressions import Scope
 from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.recording import Recorder
-from usechat.open_harness.nodes.context import SharedState
+from usechat.open_harness.nodes.context import SharedState, Surroundings
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Event, Listener, Listeners, Snapshot
 
@@ -66,12 +66,12 @@ class FlowRunState(msgspec.Struct, rename="camel"):
     @classmethod
     def from_snapshot(cls, flow: FlowDefinition, snapshot: Snapshot, run_id: str | None) -> "FlowRunState":
         """Return the state that a snapshot holds. Nodes that were running become pending when the run is resumed."""
-        found: FlowRunState = msgspec.convert({"runId": run_id, **_without_none(snapshot)}, cls)
+        state: FlowRunState = msgspec.convert({"runId": run_id, **_without_none(snapshot)}, cls)
         # The flow may have changed since then: nodes and edges that it no longer has are dropped.
-        found.node_status = {node.id: found.node_status.get(node.id, "pending") for node in flow.nodes}
-        found.edge_status = {edge.key: found.edge_status.get(edge.key, "pending") for edge in flow.edges}
-        found.loop_counters = {edge.key: found.loop_counters.get(edge.key, 0) for edge in flow.edges}
-        return found
+        state.node_status = {node.id: state.node_status.get(node.id, "pending") for node in flow.nodes}
+        state.edge_status = {edge.key: state.edge_status.get(edge.key, "pending") for edge in flow.edges}
+        state.loop_counters = {edge.key: state.loop_counters.get(edge.key, 0) for edge in flow.edges}
+        return state
 
     def snapshot(self, state: Mapping[str, Any], inbox: list[Any]) -> dict[str, Any]:
         """Return a copy with the keys of the wire format."""
@@ -146,6 +146,19 @@ class FlowRun:
             )
         return self._sessions
 
+    @property
+    def surroundings(self) -> Surroundings:
+        """What the contexts of the nodes share."""
+        return Surroundings(
+            input=self.state.input,
+            state=self.shared,
+            sessions=self.sessions,
+            recorder=self.recorder,
+            emit=self.emit,
+            pause=self.pause,
+            on_question=self.on_question,
+        )
+
     def begin(self) -> None:
         """Emit events in the thread of the running loop from now on."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
@@ -184,10 +197,10 @@ class FlowRun:
 
     def inbox(self, run_id: str) -> Inbox:
         """Return the inbox of one invocation of a node."""
-        found = self._inboxes.get(run_id)
-        if found is None:
-            found = self._inboxes[run_id] = Inbox()
-        return found
+        inbox = self._inboxes.get(run_id)
+        if inbox is None:
+            inbox = self._inboxes[run_id] = Inbox()
+        return inbox
 
     def take_waiting(self) -> list[Any]:
         """Remove and return the unread commands of all inboxes."""
@@ -202,7 +215,7 @@ class FlowRun:
         else:
             del self._inboxes[run_id]
 
-    def scope(self, item: Scope | None = None, ahead: AnswersAhead | None = None) -> Scope:
+    def scope(self, item: Scope | None = None) -> Scope:
         """Return the values that expressions see now, with those of an item of a list."""
         if self._flow["input"] is not self.state.input:
             self._flow = {"input": self.state.input}
@@ -210,10 +223,7 @@ class FlowRun:
         requester = Requester(self.state.owner or self.state.run_id, self.state.run_id, self.growing)
         if item is None:
             return Scope(values, requester=requester)
-        scope = Scope(values, item.variables, own=item.own, requester=requester)
-        if ahead is not None:
-            scope.answers = ahead.valid_in(scope)
-        return scope
+        return Scope(values, item.variables, own=item.own, requester=requester)
 
     def _emit_patch(self, patch: dict[str, Any]) -> None:
         event = {"type": "state:patch", "patch": patch}

@@ -51,7 +51,7 @@ class Graph:
 
 
 def _ancestors(predecessors: Mapping[str, list[str]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    ancestors: dict[str, frozenset[str]] = {}
     for node in TopologicalSorter(predecessors).static_order():
-        found[node] = frozenset(predecessors[node]).union(*(found[name] for name in predecessors[node]))
-    return found
+        ancestors[node] = frozenset(predecessors[node]).union(*(ancestors[name] for name in predecessors[node]))
+    return ancestors

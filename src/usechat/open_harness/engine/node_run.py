@@ -3,22 +3,14 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.definition import Edge, Node, Policy
-from usechat.open_harness.flow.expressions import (
-    AnswersAhead,
-    Scope,
-    evaluate_ahead,
-    expressions_in,
-    expressions_of_condition,
-    holds,
-    resolve,
-)
-from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
+from usechat.open_harness.flow.expressions import Scope, holds, resolve
+from usechat.open_harness.nodes.context import Invocation, NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
 
@@ -38,9 +30,6 @@ _PRECISION: Final = 0.005
 """How many seconds before its time limit a node may be stopped: while it waits for a person, its time left is constant,
 and waking up for less would keep the processor busy."""
 
-_BATCH: Final = 200
-"""For how many items of a list expressions are evaluated at a time."""
-
 
 async def run_with_policy(
     attempt: Callable[[], Awaitable[Any]],
@@ -48,12 +37,12 @@ async def run_with_policy(
     *,
     on_timeout: Callable[[], None],
     on_retry: Callable[[int, Exception], None],
-    waited: Callable[[], float] = lambda: 0.0,
+    waiting_time: Callable[[], float] = lambda: 0.0,
 ) -> Any:
     """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles.
 
-    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last. ``waited``
-    returns how many seconds the attempt has waited for a person; the time limit does not count them.
+    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last.
+    ``waiting_time`` returns how many seconds the attempt has waited for a person; the time limit does not count them.
     """
 
     def timed_out() -> Exception:
@@ -62,13 +51,13 @@ async def run_with_policy(
 
     for number in range(1, policy.retry.max_attempts):
         try:
-            return await run_within(attempt(), policy.timeout_ms, timed_out, waited=waited)
+            return await run_within(attempt(), policy.timeout_ms, timed_out, waiting_time=waiting_time)
         except Exception as error:
             pause = policy.retry.backoff_ms * 2 ** (number - 1) / 1000
             _logger.warning("attempt %d failed; the next one is in %g s", number, pause, exc_info=error)
             on_retry(number, error)
             await asyncio.sleep(pause)
-    return await run_within(attempt(), policy.timeout_ms, timed_out, waited=waited)
+    return await run_within(attempt(), policy.timeout_ms, timed_out, waiting_time=waiting_time)
 
 
 async def run_within(
@@ -76,17 +65,17 @@ async def run_within(
     timeout_ms: float | None,
     timed_out: Callable[[], Exception],
     *,
-    waited: Callable[[], float] = lambda: 0.0,
+    waiting_time: Callable[[], float] = lambda: 0.0,
 ) -> Any:
     """Return the result of the work, or raise ``timed_out()``. Work that ignores its cancellation is abandoned.
 
-    The seconds that ``waited`` returns do not count.
+    The seconds that ``waiting_time`` returns do not count.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     task = loop.create_task(_run_and_tell(work, ended))
     try:
-        await _wait_within(ended, timeout_ms / 1000 if timeout_ms else None, waited)
+        await _wait_within(ended, timeout_ms / 1000 if timeout_ms else None, waiting_time)
     except asyncio.CancelledError:
         await _end(task)
         raise
@@ -106,8 +95,8 @@ async def _run_and_tell(work: Awaitable[Any], ended: "asyncio.Future[None]") -> 
             ended.set_result(None)
 
 
-async def _wait_within(ended: "asyncio.Future[None]", seconds: float | None, waited: Callable[[], float]) -> None:
-    """Wait for a future, for some seconds that do not count those of ``waited``."""
+async def _wait_within(ended: "asyncio.Future[None]", seconds: float | None, waiting_time: Callable[[], float]) -> None:
+    """Wait for a future for at most ``seconds``, not counting those that ``waiting_time`` returns."""
     if seconds is None:
         await ended
         return
@@ -115,7 +104,7 @@ async def _wait_within(ended: "asyncio.Future[None]", seconds: float | None, wai
     began, left = now(), seconds
     while True:
         await asyncio.wait({ended}, timeout=left)
-        left = seconds - (now() - began - waited())
+        left = seconds - (now() - began - waiting_time())
         if ended.done() or left <= _PRECISION:
             return
 
@@ -146,7 +135,7 @@ def _item_scope(items: Sequence[Any], index: int, name: str) -> Scope:
 
 
 class NodeRun:
-    """One node, in a task of its own. ``failed`` says how it ended, unless it was stopped."""
+    """One node, in a separate task. ``failed`` says how it ended, unless it was stopped."""
 
     def __init__(
         self,
@@ -165,7 +154,6 @@ class NodeRun:
         self._is_stopping = False
         self._fault = fault
         self._context: NodeContext | None = None
-        self._state_before: Mapping[str, Any] | None = None
         run.state.node_status[node.id] = "running"
         self.task = asyncio.create_task(self._invoke())
 
@@ -203,15 +191,11 @@ class NodeRun:
             return
         iterations = self._iterations_before_pause(items)
         self._run.state.outputs[self.node.id] = {"iterations": iterations}
-        scopes = [_item_scope(items, index, name) for index in range(len(items))]
-        ahead: dict[int, AnswersAhead] = {}
         self._run.growing.add(self.node.id)
         try:
             for index in range(len(iterations), len(items)):
-                if index not in ahead:
-                    ahead = await self._evaluate_ahead(scopes, index)
                 self.failed = False
-                result = await self._run_item(self._run.scope(scopes[index], ahead[index]), index)
+                result = await self._run_item(self._run.scope(_item_scope(items, index, name)), index)
                 iterations.append({"item": items[index], **result})
                 if self.failed and not self.node.policy.continue_on_error:
                     break
@@ -220,27 +204,12 @@ class NodeRun:
         self.failed = self.failed and not self.node.policy.continue_on_error
         self._settle({"iterations": iterations})
 
-    async def _evaluate_ahead(self, scopes: Sequence[Scope], begin: int) -> dict[int, AnswersAhead]:
-        """Evaluate the expressions of the node for the next items, as far as they can be."""
-        batch = scopes[begin : begin + _BATCH]
-        before, self._state_before = self._state_before, self._run.shared.values
-        is_changing = begin > 0 and before is not self._state_before  # by the items, so it will change again
-        texts = [*expressions_of_condition(self.node.when), *expressions_in(self.node.input)]
-        answers = await evaluate_ahead(
-            texts,
-            self._run.scope(batch[0]),
-            batch,
-            changing={*self._run.growing, *(["state"] if is_changing else [])},
-            timeout_ms=self.node.policy.timeout_ms,
-        )
-        return dict(enumerate(answers, start=begin))
-
     def _iterations_before_pause(self, items: list[Any]) -> list[dict[str, Any]]:
         """Return the results from before a pause, so that their items do not run twice."""
         if self._resume_message is None:
             return []
-        kept = self._run.state.outputs.get(self.node.id)
-        iterations = kept.get("iterations") if isinstance(kept, dict) else None
+        output = self._run.state.outputs.get(self.node.id)
+        iterations = output.get("iterations") if isinstance(output, dict) else None
         if not isinstance(iterations, list) or [each["item"] for each in iterations] != items[: len(iterations)]:
             return []
         return list(iterations)
@@ -268,7 +237,8 @@ class NodeRun:
     async def _run_once(self, scope: Scope, session_name: str, *, settle: Callable[[Any], None]) -> Any:
         """Run the node once and emit how it ended. Return its output; the output of a node that failed is its error.
 
-        The output is stored before the event is emitted. A node that was stopped counts as stopped, whatever it does.
+        The output is stored before the event is emitted. A node that was stopped counts as stopped, even if it returns
+        or raises.
         """
         run_id = str(uuid.uuid4())
         new_context = self._contexts(run_id, session_name)
@@ -301,7 +271,7 @@ class NodeRun:
             self.node.policy,
             on_timeout=lambda: self._context.stop("timeout") if self._context else None,
             on_retry=self._retry,
-            waited=lambda: self._context.waited_seconds if self._context else 0.0,
+            waiting_time=lambda: self._context.waited_seconds if self._context else 0.0,
         )
 
     def _retry(self, attempt: int, error: Exception) -> None:
@@ -313,24 +283,10 @@ class NodeRun:
     def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
         """Return a function that makes the context of each attempt."""
         number = self._run.count_invocation(self.node.id)
-        resume_message = self._hand_over(run_id)
+        invocation = Invocation(self.node.id, run_id, number, session_name, self._hand_over(run_id))
 
         def new_context() -> NodeContext:
-            self._context = NodeContext(
-                self.node.id,
-                run_id,
-                flow_input=self._run.state.input,
-                emit=self._run.emit,
-                inbox=self._run.inbox(run_id),
-                state=self._run.shared,
-                sessions=self._run.sessions,
-                pause=self._run.pause,
-                on_question=self._run.on_question,
-                session_name=session_name,
-                invocation=number,
-                recorder=self._run.recorder,
-                resume_message=resume_message,
-            )
+            self._context = NodeContext(invocation, self._run.inbox(run_id), self._run.surroundings)
             return self._context
 
         return new_context

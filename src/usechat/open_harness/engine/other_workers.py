@@ -10,7 +10,7 @@ worker that runs the flow reads the commands of all its runs (:func:`receiving`)
 - ``flow:kept``: ``reader`` cannot show the run, because a turn of the worker that runs it is about to.
 - ``flow:unread``: a node has ended without reading these ``commands``.
 
-So every event is shown once. A turn that shows a run sends ``reading`` now and then; if that stays away, the run is
+So every event is shown once. A turn that shows a run sends ``reading`` at intervals; if that stays away, the run is
 stopped. Parts that the code of a node emits by itself are no events: a turn of another worker does not show them.
 """
 
@@ -183,7 +183,7 @@ class StoredRun:
     def __init__(self, flow: FlowDefinition, store: SharedRunStore, run_id: str) -> None:
         self.flow = flow
         self.run_id = run_id
-        self.shown: list[Event] = []
+        self.earlier_events: list[Event] = []
         """The events that earlier turns have shown."""
         self._store = store
         self._reader = new_id()
@@ -209,7 +209,7 @@ class StoredRun:
             if {"type": READ, "reader": self._reader} in events:
                 begin = events.index({"type": READ, "reader": self._reader})
                 begin -= events[begin::-1].index({"type": RELEASED})
-                self.shown = [event for event in events[:begin] if event["type"] not in _RECORDS]
+                self.earlier_events = [event for event in events[:begin] if event["type"] not in _RECORDS]
                 self._new, self._number = events[begin + 1 :], log[-1][0]
                 return True
             if _has_ended(events):
@@ -227,10 +227,10 @@ class StoredRun:
                 self.dispatch({"type": "reading", "reader": self._reader})
                 if not await self._is_alive():
                     break
-            found = await in_thread(partial(self._store.load_events, self.run_id, self._number))
-            self._number = found[-1][0] if found else self._number
-            self._new = [event for _, event in found]
-            if not found:
+            rows = await in_thread(partial(self._store.load_events, self.run_id, self._number))
+            self._number = rows[-1][0] if rows else self._number
+            self._new = [event for _, event in rows]
+            if not rows:
                 await asyncio.sleep(_POLL)
         return self.get_snapshot()
 

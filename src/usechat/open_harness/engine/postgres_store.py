@@ -1,6 +1,6 @@
 """A run store in PostgreSQL: a flow that paused on one worker can be resumed by another, on any machine.
 
-The driver is asynchronous, the methods of a run store are not. So the store has an event loop in a thread of its own.
+The driver is asynchronous, the methods of a run store are not. So the store runs an event loop in a background thread.
 The tables are created when they are first used.
 """
 
@@ -16,7 +16,6 @@ from usechat.open_harness.engine.batched_store import BatchedRunStore, Record
 
 try:
     from sqlalchemy import (
-        URL,
         BigInteger,
         Column,
         Executable,
@@ -28,12 +27,12 @@ try:
         delete,
         func,
         literal,
-        make_url,
         select,
     )
     from sqlalchemy.dialects.postgresql import insert
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-    from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from usechat.database import Schema
 except ImportError:
     raise MissingDependency("sqlalchemy", "postgresql") from None
 
@@ -79,7 +78,12 @@ _COMMANDS: Final = Table(
 )
 _CREATING: Final = 0x75636872
 """The advisory lock under which tables are created: workers start at the same time."""
-_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
+_SCHEMA: Final = Schema(
+    title="the run database",
+    addresses="a PostgresRunStore needs a URL such as postgresql://USER@HOST/DATABASE",
+    error=InvalidSetting,
+    databases=("postgresql",),
+)
 
 
 class PostgresRunStore(BatchedRunStore):
@@ -96,7 +100,7 @@ class PostgresRunStore(BatchedRunStore):
     """
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self._engine = _SCHEMA.engine(url)
         self._is_created = False
         self._loop = asyncio.new_event_loop()
         self._looping = threading.Thread(target=self._loop.run_forever, name="usechat-postgres", daemon=True)
@@ -108,8 +112,7 @@ class PostgresRunStore(BatchedRunStore):
         try:
             self._wait_for(self._execute([]))
         except (SQLAlchemyError, OSError) as error:
-            cause = getattr(error, "orig", None) or error
-            raise InvalidSetting(f"the run database cannot be used: {type(cause).__name__}: {cause}") from None
+            raise _SCHEMA.unusable(error) from None
 
     def _write_batch(self, batch: list[Record]) -> None:
         self._wait_for(self._execute([_statement(record, int(time.time() * 1000)) for record in batch]))
@@ -133,8 +136,8 @@ class PostgresRunStore(BatchedRunStore):
         return next((row[0] for row in rows), None)
 
     def _take_commands(self, run_ids: list[str]) -> list[tuple[str, str]]:
-        taken = delete(_COMMANDS).where(_COMMANDS.c.run_id.in_(run_ids))
-        rows = self._read(taken.returning(_COMMANDS.c.id, _COMMANDS.c.run_id, _COMMANDS.c.command))
+        statement = delete(_COMMANDS).where(_COMMANDS.c.run_id.in_(run_ids))
+        rows = self._read(statement.returning(_COMMANDS.c.id, _COMMANDS.c.run_id, _COMMANDS.c.command))
         return [(row[1], row[2]) for row in sorted(rows)]
 
     def _read(self, query: Executable) -> list[tuple[Any, ...]]:
@@ -148,8 +151,8 @@ class PostgresRunStore(BatchedRunStore):
                 await connection.run_sync(_TABLES.create_all)
             rows: list[tuple[Any, ...]] = []
             for statement in statements:
-                found = await connection.execute(statement)
-                rows = [tuple(row) for row in found] if found.returns_rows else []
+                cursor = await connection.execute(statement)
+                rows = [tuple(row) for row in cursor] if cursor.returns_rows else []
         self._is_created = True
         return rows
 
@@ -161,19 +164,6 @@ class PostgresRunStore(BatchedRunStore):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._looping.join()
         self._loop.close()
-
-
-def _engine(url: str) -> AsyncEngine:
-    try:
-        parsed: URL = make_url(url)
-    except ArgumentError:
-        parsed = URL.create("")
-    if parsed.drivername not in _SCHEMES:
-        raise InvalidSetting("a PostgresRunStore needs a URL such as postgresql://USER@HOST/DATABASE")
-    try:
-        return create_async_engine(parsed.set(drivername="postgresql+asyncpg"), pool_pre_ping=True)
-    except ModuleNotFoundError as error:
-        raise MissingDependency(error.name or "asyncpg", "postgresql") from None
 
 
 def _statement(record: Record, now: int) -> Executable:

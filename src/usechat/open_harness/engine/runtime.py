@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from usechat import Turn, current_turn
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
 from usechat.open_harness.engine.agent_sessions import id_of_current_message
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
@@ -48,14 +49,13 @@ from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
 from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
-from usechat.turn import Turn, current_turn
 
 __all__ = ["FlowRuntime", "FlowRuntimes"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 _SESSIONS_ONLY: Final = MemoryRunStore(maximum_runs=0)
-"""Agent sessions of runtimes without a store. Each turn of a chat has a runtime of its own, so it is shared."""
+"""Agent sessions of runtimes without a store. Each turn of a chat has its own runtime, so the store is shared."""
 
 _CONTINUE: Final = "continue"
 

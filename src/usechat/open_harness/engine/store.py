@@ -148,7 +148,7 @@ def is_unfinished(snapshot: Snapshot) -> bool:
     return status == "paused" or (status == "running" and not is_running(snapshot))
 
 
-def _make_room(kept: OrderedDict[str, Any], latest: str, maximum: int) -> None:
-    kept.move_to_end(latest)
-    while len(kept) > maximum:
-        kept.popitem(last=False)
+def _make_room(entries: OrderedDict[str, Any], latest: str, maximum: int) -> None:
+    entries.move_to_end(latest)
+    while len(entries) > maximum:
+        entries.popitem(last=False)

@@ -32,7 +32,7 @@ from usechat.open_harness.events.failures import Notice, failed_step
 from usechat.open_harness.events.metadata import FlowData, FlowGraph, Usage, node_output, structured_output
 from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
-from usechat.protocol.parts import (
+from usechat.parts import (
     ApprovalRequest,
     BlockEnd,
     Data,
@@ -69,7 +69,8 @@ _SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
 class _Invocation(msgspec.Struct):
     """One invocation of a node that has not ended.
 
-    ``names`` identify it in data parts. ``is_asking`` tells whether its agent has started and not ended.
+    ``names`` identify it in data parts. ``is_asking`` tells whether its agent has started and not ended. ``last_text``
+    is its last complete text.
     """
 
     run_id: str
@@ -79,12 +80,20 @@ class _Invocation(msgspec.Struct):
     is_asking: bool = False
     speaking: type[Text | Reasoning] | None = None
     attempts: int = 0
-    heard: set[type[Text | Reasoning]] = msgspec.field(default_factory=set)
+    last_text: str = ""
+    delta_kinds: set[type[Text | Reasoning]] = msgspec.field(default_factory=set)
     errors: set[str] = msgspec.field(default_factory=set)
 
 
+def _is_json_of(text: str, value: Any) -> bool:
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except msgspec.DecodeError:
+        return False
+
+
 class OpenHarnessAdapter:
-    """Turns the events of one flow run into parts, for those with a drive loop of their own.
+    """Turns the events of one flow run into parts, for code that drives the run itself.
 
     The other arguments are those of :class:`OpenHarnessChatTransport`. ``ends_at`` says which events end the stream;
     without it, those of an agent do unless there are flow events. ``graph`` holds the ``nodes`` and ``edges`` of the
@@ -140,16 +149,17 @@ class OpenHarnessAdapter:
         """
         if self.ended:
             return []
-        known = self._dialects.read(event)
-        if known is None:
+        events = self._dialects.read(event)
+        if events is None:
             raise self._unknown(event, "its kind is unknown")
-        return [part for each in known for part in self._read(each)]
+        return [part for each in events for part in self._read(each)]
 
     def close(self, error: BaseException | None = None) -> list[Part]:
         """End the message if the events have not.
 
         With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow reported is the ending.
-        If it reported none, or the turn was stopped, nodes and flow get their last status; the run writes the ending.
+        If it reported none, or the turn was stopped, nodes and flow get their last status; the run writes the ending. A
+        flow that has reported nothing gets none: the message may not have reached it.
         """
         if self.ended:
             return []
@@ -157,6 +167,9 @@ class OpenHarnessAdapter:
             return list(self._end_statuses({}, "aborted"))
         if error is None or (self.failure and not isinstance(error, PublicError)):
             return list(self._end_failed({}, self.failure or INCOMPLETE))
+        if not self._has_flow_events and not self._invocations:
+            self.ended = True
+            return []
         return [*self._tools.settle_all(), *self._end_statuses({}, "failed")]
 
     def hand_over(self) -> list[Part]:
@@ -284,7 +297,7 @@ class OpenHarnessAdapter:
         """
         yield from self._end_agent(event)
         invocation = self._invocation(event)
-        invocation.heard.clear()
+        invocation.delta_kinds.clear()
         invocation.errors.clear()
         invocation.attempts += 1
         if self._send_step_markers and list(self._invocations) == [invocation.run_id]:
@@ -310,7 +323,7 @@ class OpenHarnessAdapter:
     def _delta(self, event: Event) -> Sequence[Part]:
         """Read a delta. It is the hot path: a plain tuple, no generator."""
         invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
-        invocation.heard.add(kind)
+        invocation.delta_kinds.add(kind)
         if not event["content"] or (kind is Reasoning and not self._send_reasoning):
             return ()
         invocation.speaking = kind
@@ -319,9 +332,11 @@ class OpenHarnessAdapter:
     def _block(self, event: Event) -> Iterator[Part]:
         """Read the full text of a block: with no deltas before it, it is the block; after deltas it only closes it."""
         invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
-        if kind not in invocation.heard:
+        if kind not in invocation.delta_kinds:
             yield from self._delta(event)
-        invocation.heard.discard(kind)
+        invocation.delta_kinds.discard(kind)
+        if kind is Text:
+            invocation.last_text = event["content"]
         if invocation.speaking is kind:
             invocation.speaking = None
             yield BlockEnd(lane=invocation.run_id)
@@ -337,8 +352,10 @@ class OpenHarnessAdapter:
 
     def _agent_completed(self, event: Event) -> Iterator[Part]:
         yield from self._end_agent(event)
-        if "structuredOutput" in event:
-            yield structured_output(self._invocation(event).names, event["structuredOutput"])
+        invocation = self._invocation(event)
+        # A runtime may have sent the same value as text, which cannot be taken back: it is shown once.
+        if "structuredOutput" in event and not _is_json_of(invocation.last_text, event["structuredOutput"]):
+            yield structured_output(invocation.names, event["structuredOutput"])
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:
@@ -376,8 +393,8 @@ class OpenHarnessAdapter:
             yield ToolCall(call_id, "approve", {"prompt": prompt}, provider_metadata=asked_by)
             yield ApprovalRequest(call_id, call_id)
         else:
-            given = {"prompt": prompt, "options": event.get("options")}
-            yield ToolCall(call_id, "choose", given, provider_metadata=asked_by)
+            choice = {"prompt": prompt, "options": event.get("options")}
+            yield ToolCall(call_id, "choose", choice, provider_metadata=asked_by)
         self.ended = True
         yield from self._wait_for_person()
 
@@ -447,12 +464,12 @@ class OpenHarnessAdapter:
 
     def _invocation(self, event: Event) -> _Invocation:
         run_id = event["runId"]
-        found = self._invocations.get(run_id)
-        if found is None:
+        invocation = self._invocations.get(run_id)
+        if invocation is None:
             names = {"nodeId": event["nodeId"], **self._graph.label(event["nodeId"]), "runId": run_id}
-            found = _Invocation(run_id, event["nodeId"], {"openHarness": names}, names)
-            self._invocations[run_id] = found
-        return found
+            invocation = _Invocation(run_id, event["nodeId"], {"openHarness": names}, names)
+            self._invocations[run_id] = invocation
+        return invocation
 
     _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterable[Part]]]] = {
         "flow:start": _flow_started,

@@ -51,7 +51,7 @@ class SessionDialect:
         translate = self._translations.get(name)
         if translate is None:
             return None
-        return [{"timestamp": timestamp, **said} for said in translate(self, payload)]
+        return [{"timestamp": timestamp, **event} for event in translate(self, payload)]
 
     def _started(self, payload: Mapping[str, Any]) -> list[Event]:
         return [{"type": "flow:start", "flowName": payload.get("workflow")}]
@@ -84,8 +84,8 @@ class SessionDialect:
         return [{"type": "agent:tool", **self._speaker(payload), **outcome}]
 
     def _input_requested(self, payload: Mapping[str, Any]) -> list[Event]:
-        asked = {key: payload.get(key) for key in ("id", "prompt", "options")}
-        return [{"type": "input:requested", **asked, "kind": payload.get("type")}]
+        question = {key: payload.get(key) for key in ("id", "prompt", "options")}
+        return [{"type": "input:requested", **question, "kind": payload.get("type")}]
 
     def _input_received(self, payload: Mapping[str, Any]) -> list[Event]:
         return [{"type": "input:received", **payload}]
@@ -129,7 +129,7 @@ class SignalDialect:
         if translate is None:
             return None
         agent = _signals_agent(payload, source)
-        return [{"timestamp": _milliseconds(timestamp), **said} for said in translate(self, payload, agent)]
+        return [{"timestamp": _milliseconds(timestamp), **event} for event in translate(self, payload, agent)]
 
     def _workflow_started(self, payload: Mapping[str, Any], _signals_agent: str) -> list[Event]:
         return [{"type": "flow:start", "flowName": payload.get("name")}]
@@ -197,8 +197,8 @@ class SignalDialect:
 
 def _signals_agent(payload: Mapping[str, Any], source: Any) -> str:
     named = source if isinstance(source, Mapping) else {}
-    found = (named.get("agent"), payload.get("agent"), named.get("harness"))
-    return next((name for name in found if isinstance(name, str) and name), "agent")
+    names = (named.get("agent"), payload.get("agent"), named.get("harness"))
+    return next((name for name in names if isinstance(name, str) and name), "agent")
 
 
 def _milliseconds(timestamp: Any) -> float | None:

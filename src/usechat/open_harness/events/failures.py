@@ -68,7 +68,7 @@ def failed_tool(tool_name: str, error_type: Any, text: str, new_reference: Calla
     reference = new_reference()
     if error_type == PUBLIC:
         return text, reference
-    if found := _SECONDS.search(text):
-        return f"{tool_name} timed out after {found[1]} s", reference
+    if match := _SECONDS.search(text):
+        return f"{tool_name} timed out after {match[1]} s", reference
     sentence = _SENTENCES.get(_cause(text) or "")
     return sentence.format(who=tool_name) if sentence else f"{tool_name} failed. Reference: {reference}", reference

@@ -9,12 +9,12 @@ import msgspec
 from usechat.open_harness.events.event import moment
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
-from usechat.protocol.parts import Data
+from usechat.parts import Data
 
 __all__ = ["FlowData", "FlowGraph", "Usage", "graph_of", "node_output", "structured_output"]
 
 _SILENT_TYPES: Final = ("echo", "constant")
-"""Types of nodes that say nothing: a flow of these alone shows the output of its last node."""
+"""Types of nodes that emit no text: a flow that has no others shows the output of its last node."""
 
 
 class FlowGraph:

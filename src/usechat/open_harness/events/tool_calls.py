@@ -6,16 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from usechat.open_harness.events.failures import Notice, failed_tool
 from usechat.open_harness.runtime_protocol import Event
-from usechat.protocol.parts import (
-    ApprovalRequest,
-    Part,
-    ProviderMetadata,
-    ToolCall,
-    ToolDenied,
-    ToolError,
-    ToolPart,
-    ToolResult,
-)
+from usechat.parts import ApprovalRequest, Part, ProviderMetadata, ToolCall, ToolDenied, ToolError, ToolPart, ToolResult
 
 __all__ = ["UNFINISHED", "UNKNOWN", "AgentToolCalls"]
 
@@ -62,15 +53,15 @@ class AgentToolCalls:
                 Notice("nameless-tool", f"a tool of node {event['nodeId']!r} has no name", "agent:tool")
             )
         ends = "toolOutput" in event or event.get("error") is not None
-        found = self._find(event)
+        call = self._find(event)
         announced: list[ToolPart] = []
-        if found is None:
-            found = self._new(event, called_by)
-            self._open.setdefault(run_id, []).append(found)
-            announced = [found.announced(run_id)]
+        if call is None:
+            call = self._new(event, called_by)
+            self._open.setdefault(run_id, []).append(call)
+            announced = [call.announced(run_id)]
         elif "toolInput" not in event:
             ends = True  # a second event with nothing in it: the tool returned nothing
-        return [*announced, *([self._outcome(event, found)] if ends else [])]
+        return [*announced, *([self._outcome(event, call)] if ends else [])]
 
     def ask(self, event: Event) -> list[Part]:
         """Return the request for an approval of an open call."""
@@ -82,7 +73,7 @@ class AgentToolCalls:
         return [ApprovalRequest(f"approval-{call.id}", call.id, lane=event["runId"])]
 
     def decide(self, event: Event) -> list[ToolPart]:
-        """Return the outcome of a call that a person has denied; one that was allowed goes on."""
+        """Return the outcome of a call that a person has denied; nothing for one that was allowed: it continues."""
         call = self._find(event)
         if call is None:
             return []
@@ -109,14 +100,14 @@ class AgentToolCalls:
     def again(self, *, continues: bool) -> list[ToolPart]:
         """Announce the open calls again. Those that a person was asked about are in the message, if it ``continues``.
 
-        In another message they are left: nothing is said about them any more.
+        In another message they are left: later events about them are ignored.
         """
         announced: list[ToolPart] = []
         for run_id, calls in self._open.items():
-            asked = [call for call in calls if call.is_asked]
+            questions = [call for call in calls if call.is_asked]
             again = [call._replace(id=self._new_id(run_id)) for call in calls if not call.is_asked]
-            self._open[run_id] = [*(asked if continues else ()), *again]
-            self._left |= set() if continues else {str(call.source_id) for call in asked}
+            self._open[run_id] = [*(questions if continues else ()), *again]
+            self._left |= set() if continues else {str(call.source_id) for call in questions}
             announced += [call.announced(run_id) for call in again]
         return announced
 

@@ -4,10 +4,10 @@ An evaluator (:mod:`~usechat.open_harness.flow.evaluators`) runs this file by it
 standard library alone: an evaluator starts in a fraction of the time that ``import usechat`` takes.
 
 The protocol: frames of JSON in both directions, each after its length in four bytes. The first frame that an evaluator
-sends is empty: it is ready. A request is ``{texts, names, forgets, values, grown, scopes}``. The evaluator
+sends is empty: it is ready. A request is ``{texts, names, forgets, values, grown, own}``. The evaluator
 keeps ``values`` by name until a request ``forgets`` them, and adds the items of ``grown`` to the ``iterations`` of a
-kept value. ``names`` are those that the request's expressions see; each scope, ``{values, variables}``, adds its own.
-The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for each text.
+kept value. ``names`` are those that the request's expressions see; ``own``, ``{values, variables}``, adds those of an
+item. The answer has ``{"value": …}``, ``{"error": …}`` or, for a value that does not exist, ``{}`` for each text.
 """
 
 import contextlib
@@ -21,7 +21,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-__all__ = ["compile_expression", "evaluate", "frame_in", "limit_memory", "read_frame", "write_frame"]
+__all__ = ["ABSENT", "compile_expression", "evaluate", "frame_in", "limit_memory", "read_frame", "write_frame"]
+
+ABSENT: Final = object()
+"""The value of an expression that leads to nothing, which is not ``null``."""
 
 _KEPT_EXPRESSIONS: Final = 1024
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
@@ -37,22 +40,27 @@ _BUSY_SECONDS: Final = 0.1
 
 @lru_cache(maxsize=_KEPT_EXPRESSIONS)
 def compile_expression(text: str) -> Any:
-    """Return the compiled expression; raise what jsonata raises if it is none."""
+    """Return the compiled expression; raise the error of jsonata if the text is not an expression."""
     from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
 
     compiled = Jsonata(text)
     # It would walk through all values at each evaluation, to look for functions. Ours are JSON.
     compiled.set_validate_input(False)
+    # It would return null and what does not exist as the same value.
+    compiled.set_output_convert_nulls(False)
     return compiled
 
 
 def evaluate(text: str, values: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; what does not exist is ``None``."""
+    """Return the value of an expression; what does not exist is :data:`ABSENT`."""
+    from jsonata.utils import Utils  # type: ignore[import-untyped]  # it has no types
+
     compiled = compile_expression(text)
     # Functions read the clock of the current expression; for the library that is the one which was compiled last.
     compiled.CURRENT.jsonata = compiled
     # Bindings are always given: without them the library would write into the compiled expression.
-    return compiled.evaluate(values, variables)
+    value = compiled.evaluate(values, variables)
+    return ABSENT if value is None else Utils.convert_nulls(value)
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -90,26 +98,27 @@ _DECODER: Final = json.JSONDecoder(parse_float=_read_number, parse_constant=lamb
 _ENCODER: Final = json.JSONEncoder(default=lambda _function: None)
 
 
-def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+def _learn(values: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Take over the new values of a request; return those that its expressions see."""
     if request["forgets"]:
-        known.clear()
-    known.update(request["values"])
+        values.clear()
+    values.update(request["values"])
     for name, items in request["grown"].items():
-        known[name]["iterations"] += items
-    return {name: known[name] for name in request["names"]}
+        values[name]["iterations"] += items
+    return {name: values[name] for name in request["names"]}
 
 
-def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
-    values = {**shared, **scope["values"]}
-    answers = [_answer(text, values, scope["variables"]) for text in request["texts"]]
+def _answers(request: Mapping[str, Any], shared: Mapping[str, Any]) -> str:
+    values = {**shared, **request["own"]["values"]}
+    answers = [_answer(text, values, request["own"]["variables"]) for text in request["texts"]]
     return f"[{','.join(answers)}]"
 
 
 def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
     """Return an answer as JSON. A value that cannot be written fails alone, and not the process."""
     try:
-        return _ENCODER.encode({"value": evaluate(text, values, variables)})
+        value = evaluate(text, values, variables)
+        return _ENCODER.encode({} if value is ABSENT else {"value": value})
     except MemoryError:
         error = "it needs too much memory"
     except RecursionError:
@@ -155,13 +164,12 @@ def _serve() -> None:
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     attention = _Attention()
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         request = _DECODER.decode(frame.decode())
-        shared = _learn(known, request)
-        answers = [_answers(request, shared, scope) for scope in request["scopes"]]
-        write_frame(sys.stdout.buffer, f"[{','.join(answers)}]".encode())
+        shared = _learn(values, request)
+        write_frame(sys.stdout.buffer, _answers(request, shared).encode())
         attention.wait_briefly()
 
 

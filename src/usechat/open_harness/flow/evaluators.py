@@ -42,7 +42,7 @@ _READ_BYTES: Final = 64 * 1024
 _SMALL: Final = 2_000
 """How many values and characters are written as JSON in the event loop's thread."""
 _CAN_WATCH_PIPES: Final = os.name != "nt"
-"""Whether event loops tell when there is something to read; those of Windows do so for sockets alone."""
+"""Whether event loops can watch pipes; on Windows they can watch only sockets."""
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 """How much may have been sent to an evaluator for one run; with more, it forgets the values."""
 
@@ -73,9 +73,9 @@ class _Evaluator:
         self._using = threading.Lock()
         self.is_ready = False
         self.run_id = ""
-        self._known: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
         self._lengths: dict[str, int] = {}
-        self._sent = 0
+        self._sent_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: asyncio.Future[bytes] | None = None
         self._received = bytearray()
@@ -96,7 +96,7 @@ class _Evaluator:
         self,
         texts: Sequence[str],
         values: Mapping[str, Any],
-        scopes: Sequence[Mapping[str, Any]],
+        own: Mapping[str, Any],
         requester: Requester,
         deadline: float,
     ) -> bytes:
@@ -104,7 +104,7 @@ class _Evaluator:
 
         The time in which the process starts does not count. Large requests are written in a thread, because a pipe that
         is full blocks. For a small one, such as that of each item of a list, a thread would take longer than the
-        evaluation; and timers of their own would slow the event loop down.
+        evaluation; and one timer for each request would slow the event loop down.
         """
         if not self.is_ready:
             now = asyncio.get_running_loop().time
@@ -112,9 +112,9 @@ class _Evaluator:
             await self.wait_until_ready()
             deadline += now() - began
         news = self._news(values, requester)
-        request = {"texts": texts, "names": list(values), "scopes": scopes, **news}
+        request = {"texts": texts, "names": list(values), "own": own, **news}
         frame = b""
-        if _CAN_WATCH_PIPES and _is_small([news["values"], news["grown"], *scopes]):
+        if _CAN_WATCH_PIPES and _is_small([news["values"], news["grown"], own]):
             frame = encode_json(request)
         if 0 < len(frame) <= _PIPE_BYTES:
             answer = self._next_frame()
@@ -130,7 +130,7 @@ class _Evaluator:
             return await answer
 
     def _watch(self, deadline: float) -> None:
-        """Let the awaited answer fail at the deadline. One timer serves many requests: it goes on if it is early."""
+        """Let the awaited answer fail at the deadline. One timer serves many requests: an early one is set again."""
         assert self._loop is not None, "it watches the pipe"
         self._deadline = deadline
         if self._timer is None or self._timer.when() > deadline:
@@ -186,7 +186,7 @@ class _Evaluator:
         return self._receive()
 
     def _send(self, frame: bytes) -> None:
-        self._sent += len(frame)
+        self._sent_bytes += len(frame)
         try:
             evaluation.write_frame(self._requests, frame)  # type: ignore[arg-type]
         except BrokenPipeError:
@@ -207,17 +207,17 @@ class _Evaluator:
 
     def _news(self, values: Mapping[str, Any], requester: Requester) -> dict[str, Any]:
         """Return what the process does not know yet, and remember that it does."""
-        forgets = not requester.run_id or requester.run_id != self.run_id or self._sent > _KEPT_BYTES
+        forgets = not requester.run_id or requester.run_id != self.run_id or self._sent_bytes > _KEPT_BYTES
         if forgets:
-            self.run_id, self._known, self._lengths, self._sent = requester.run_id, {}, {}, 0
+            self.run_id, self._values, self._lengths, self._sent_bytes = requester.run_id, {}, {}, 0
         changed: dict[str, Any] = {}
         grown: dict[str, list[Any]] = {}
         for name, value in values.items():
-            is_known = name in self._known and self._known[name] is value
+            is_known = name in self._values and self._values[name] is value
             if is_known and name in self._lengths:
                 grown[name] = self._new_items(name, value)
             elif not is_known:
-                self._known[name] = changed[name] = value
+                self._values[name] = changed[name] = value
                 self._lengths.pop(name, None)
                 if name in requester.growing:
                     changed[name] = {"iterations": self._new_items(name, value)}
@@ -314,14 +314,13 @@ _slots: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots]] = WeakKeyDic
 async def evaluate_in_process(
     texts: Sequence[str],
     values: Mapping[str, Any],
-    scopes: Sequence[Mapping[str, Any]],
+    own: Mapping[str, Any],
     timeout_ms: float,
     requester: Requester,
-) -> list[list[Mapping[str, Any]]]:
-    """Evaluate expressions in an evaluator; return for each scope a list of ``{"value": …}`` or ``{"error": …}``.
+) -> list[Mapping[str, Any]]:
+    """Evaluate expressions in an evaluator; return ``{"value": …}``, ``{"error": …}`` or, for nothing, ``{}`` for each.
 
-    Values are plain JSON values.
-    A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
+    Values are plain JSON values. ``own``, ``{"values": …, "variables": …}``, are those of an item of a list. Raises
     ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
     """
     loop = asyncio.get_running_loop()
@@ -332,7 +331,7 @@ async def evaluate_in_process(
         try:
             evaluator = _take(requester.run_id, loop)
             try:
-                frame = await evaluator.ask(texts, values, scopes, requester, deadline)
+                frame = await evaluator.ask(texts, values, own, requester, deadline)
             except BaseException:
                 evaluator.kill()
                 raise
@@ -344,11 +343,9 @@ async def evaluate_in_process(
     return _answers(frame) if len(frame) <= _PIPE_BYTES else await in_thread(lambda: _answers(frame))
 
 
-def _answers(frame: bytes) -> list[list[Mapping[str, Any]]]:
-    return [
-        [{"value": json_value(each["value"])} if "value" in each else each for each in answers]
-        for answers in json.loads(frame.decode())
-    ]
+def _answers(frame: bytes) -> list[Mapping[str, Any]]:
+    answers = json.loads(frame.decode())
+    return [{"value": json_value(each["value"])} if "value" in each else each for each in answers]
 
 
 def _slots_of(loop: asyncio.AbstractEventLoop) -> _Slots:

@@ -4,14 +4,12 @@ Expressions come from the author of a flow, but their values come from users: a 
 certain message can take hours. So only *trivial* expressions are evaluated in the event loop's thread: paths,
 literals, variables, comparisons and conditions of these. A path that leads through a long list is not: it takes a
 microsecond or more for each item. All others are sent to an evaluator process, those of one value together, with the
-values that they can read and no others. A node that runs for each item of a list would need a request for each; those
-of the next items are sent together. An answer counts if nothing that the expression reads has changed when the item's
-turn comes; expressions that read the clock or the node's own results are sent for each item.
+values that they can read and no others.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from usechat.errors import ExpressionFailed, MissingDependency
 from usechat.open_harness.flow import evaluation
@@ -20,15 +18,12 @@ from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
-    "Answers",
-    "AnswersAhead",
     "Scope",
     "Syntax",
     "binding_problems",
     "check_expression",
     "condition_problems",
     "evaluate",
-    "evaluate_ahead",
     "expressions_in",
     "expressions_of_condition",
     "holds",
@@ -45,22 +40,17 @@ _MOST_ITEMS: Final = 1_000
 """Through how many items of lists a path may lead that is evaluated in the event loop's thread."""
 
 
-Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""``{"value": …}`` or ``{"error": …}`` of expressions, by their text."""
-
-
 class Scope:
     """What expressions can see: plain JSON values by name, and variables, which are written with a ``$``.
 
-    ``own`` are the values of an item of a list, which hide those of the same name. ``answers`` are those of expressions
-    that :func:`evaluate_ahead` has evaluated. ``requester`` is the flow run, for the evaluators.
+    ``own`` are the values of an item of a list, which hide those of the same name. ``requester`` is the flow run, for
+    the evaluators.
     """
 
     def __init__(
         self,
         values: Mapping[str, Any],
         variables: Mapping[str, Any] | None = None,
-        answers: Answers | None = None,
         *,
         own: Mapping[str, Any] | None = None,
         requester: Requester | None = None,
@@ -70,7 +60,6 @@ class Scope:
         if not self.own.keys().isdisjoint(values):
             self.shared = {name: value for name, value in values.items() if name not in self.own}
         self.variables: Mapping[str, Any] = variables or {}
-        self.answers: Answers = answers or {}
         self.requester = requester or Requester()
 
     @property
@@ -79,29 +68,12 @@ class Scope:
         return {**self.shared, **self.own} if self.own else self.shared
 
 
-class AnswersAhead:
-    """The answers for one item of a list, and the values from which they were made."""
-
-    def __init__(self, answers: Answers, read: Mapping[str, Mapping[str, Any]]) -> None:
-        self._answers = answers
-        self._read = read
-
-    def valid_in(self, scope: Scope) -> Answers:
-        """Return the answers whose expressions read the same values as they would now."""
-        return {
-            text: answer
-            for text, answer in self._answers.items()
-            if all(scope.shared.get(name) is value for name, value in self._read[text].items())
-        }
-
-
 # What the syntax of an expression tells
 
 _TRIVIAL: Final = frozenset(
     {"path", "name", "string", "number", "value", "variable", "binary", "condition", "block", "filter"}
 )
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">=", "in", "and", "or"})
-_CLOCKS: Final = frozenset({"now", "millis"})
 _WHOLE: Final = frozenset({"wildcard", "descendant", "parent"})
 
 
@@ -111,7 +83,7 @@ class Syntax(NamedTuple):
     ``names`` are the values that it can read; ``None`` if that may be any. ``variables`` are the variables and the
     functions that it names. ``paths`` are the paths of a trivial expression, each as the names of its steps.
     ``input_keys`` are the keys of ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it
-    asks for. ``reads_clock`` tells whether its value depends on when it is evaluated.
+    asks for.
     """
 
     is_trivial: bool
@@ -120,7 +92,6 @@ class Syntax(NamedTuple):
     paths: tuple[tuple[str, ...], ...]
     input_keys: frozenset[str]
     optional_keys: frozenset[str]
-    reads_clock: bool
 
 
 @lru_cache(maxsize=_KEPT_EXPRESSIONS)
@@ -135,29 +106,28 @@ def read_syntax(text: str) -> Syntax:
     symbols = list(_symbols(tree, set()))
     named = {id(symbol.steps[0]) for symbol in symbols if _begins_with_a_name(symbol)}
     is_whole = any(_reads_everything(symbol) for symbol in symbols if id(symbol) not in named)
-    asked = [call.arguments[0] for call in symbols if _called(call) == "exists" and call.arguments]
-    asked += [symbol.condition for symbol in symbols if symbol.type == "condition" and _has_default(symbol)]
+    optional_symbols = [call.arguments[0] for call in symbols if _called(call) == "exists" and call.arguments]
+    optional_symbols += [symbol.condition for symbol in symbols if symbol.type == "condition" and _has_default(symbol)]
     return Syntax(
         all(_is_trivial(symbol) for symbol in symbols),
         None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
         frozenset(str(symbol.value) for symbol in symbols if symbol.type == "variable"),
         tuple(tuple(str(step.value) for step in symbol.steps) for symbol in symbols if symbol.type == "path"),
         _input_keys(symbols),
-        _input_keys(asked),
-        any(_is_clock(symbol) for symbol in symbols),
+        _input_keys(optional_symbols),
     )
 
 
-def _symbols(symbol: Any, seen: set[int]) -> Iterator[Any]:
+def _symbols(symbol: Any, visited_ids: set[int]) -> Iterator[Any]:
     """Yield the symbols of a syntax tree; they refer to each other in lists and lists of pairs."""
     if isinstance(symbol, list | tuple):
         for each in symbol:
-            yield from _symbols(each, seen)
-    elif hasattr(symbol, "lbp") and id(symbol) not in seen:  # what every symbol of jsonata has
-        seen.add(id(symbol))
+            yield from _symbols(each, visited_ids)
+    elif hasattr(symbol, "lbp") and id(symbol) not in visited_ids:  # what every symbol of jsonata has
+        visited_ids.add(id(symbol))
         yield symbol
         for each in vars(symbol).values():
-            yield from _symbols(each, seen)
+            yield from _symbols(each, visited_ids)
 
 
 def _is_trivial(symbol: Any) -> bool:
@@ -193,10 +163,6 @@ def _begins_with_a_name(symbol: Any) -> bool:
     first, second = symbol.steps[:2]
     is_plain = not any(getattr(first, key, None) for key in ("predicate", "stages", "group"))
     return first.type == "variable" and first.value in ("", "$") and is_plain and second.type == "name"
-
-
-def _is_clock(symbol: Any) -> bool:
-    return symbol.type == "variable" and symbol.value in _CLOCKS
 
 
 def _called(symbol: Any) -> str | None:
@@ -241,10 +207,10 @@ def _input_keys(symbols: Sequence[Any]) -> frozenset[str]:
 
 def _has_default(condition: Any) -> bool:
     """Return whether a condition is such as ``a.b ?: 1``, which is ``a.b ? a.b : 1``."""
-    asked, then = condition.condition, condition.then
-    if asked.type != "path" or then.type != "path":
+    test, then = condition.condition, condition.then
+    if test.type != "path" or then.type != "path":
         return False
-    return [step.value for step in asked.steps] == [step.value for step in then.steps]
+    return [step.value for step in test.steps] == [step.value for step in then.steps]
 
 
 def _within_input(symbol: Any) -> Sequence[Any] | None:
@@ -287,36 +253,35 @@ def check_expression(text: str) -> str | None:
 # Values of expressions
 
 _Values = Callable[[str], Any]
-"""Returns the value of an expression by its text, or raises ExpressionFailed."""
+"""Returns the value of an expression by its text, or ``ABSENT``; raises ExpressionFailed."""
 
 
 async def evaluate(text: str, scope: Scope, timeout_ms: float | None = None) -> Any:
     """Return the value of an expression as plain JSON values; what does not exist is ``None``."""
-    return (await _values([text], scope, timeout_ms))(text)
+    return _present((await _values([text], scope, timeout_ms))(text))
 
 
 async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) -> _Values:
     """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    found = scope.answers
-    unknown = tuple(text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope))
-    if unknown:
-        read = _what_is_read(unknown)
-        (answers,) = await evaluate_in_process(
-            unknown, read.of(scope.shared), [read.own(scope)], limit, scope.requester
-        )
-        found = {**found, **dict(zip(unknown, answers, strict=True))}
+    answers: Mapping[str, Mapping[str, Any]] = {}
+    slow = tuple(text for text in dict.fromkeys(texts) if not _is_quick(text, scope))
+    if slow:
+        read = _what_is_read(slow)
+        outcomes = await evaluate_in_process(slow, read.of(scope.shared), read.own(scope), limit, scope.requester)
+        answers = dict(zip(slow, outcomes, strict=True))
 
     def value_of(text: str) -> Any:
-        answer = found.get(text)
+        answer = answers.get(text)
         if answer is None:
             try:
-                return json_value(evaluation.evaluate(text, scope.values, scope.variables))
+                value = evaluation.evaluate(text, scope.values, scope.variables)
+                return value if value is evaluation.ABSENT else json_value(value)
             except Exception as error:
                 raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
         if "error" in answer:
             raise ExpressionFailed(f"the expression {text!r} failed: {answer['error']}")
-        return answer["value"]
+        return answer.get("value", evaluation.ABSENT)
 
     return value_of
 
@@ -339,36 +304,6 @@ def _leads_through_many(path: Sequence[str], values: Mapping[str, Any]) -> bool:
     return False
 
 
-async def evaluate_ahead(
-    texts: Iterable[str], shared: Scope, items: Sequence[Scope], *, changing: Container[str], timeout_ms: float | None
-) -> list[AnswersAhead]:
-    """Evaluate expressions for the next items of a list, in one request to an evaluator instead of one for each item.
-
-    ``items`` hold the values of each item. Expressions that are trivial, that read the clock or a value of ``changing``
-    (which changes in place) are left out: they are evaluated when their item's turn comes. So is everything if the
-    request fails, so that the limits hold for each item by itself.
-    """
-    limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    sent = tuple(text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing))
-    if not sent:
-        return [AnswersAhead({}, {}) for _ in items]
-    read = _what_is_read(sent)
-    try:
-        scopes = [read.own(item) for item in items]
-        answers = await evaluate_in_process(sent, read.of(shared.shared), scopes, limit, shared.requester)
-    except ExpressionFailed:
-        return [AnswersAhead({}, {}) for _ in items]
-    values = {text: {name: shared.shared.get(name) for name in read_syntax(text).names or ()} for text in sent}
-    return [AnswersAhead(dict(zip(sent, each, strict=True)), values) for each in answers]
-
-
-def _is_worth_sending(text: str, shared: Scope, changing: Container[str]) -> bool:
-    syntax = read_syntax(text)
-    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared):
-        return False
-    return not any(name in changing for name in syntax.names & shared.shared.keys())
-
-
 class _Read(NamedTuple):
     """What expressions read; ``names`` is ``None`` if that may be anything.
 
@@ -379,7 +314,7 @@ class _Read(NamedTuple):
     variables: frozenset[str]
 
     def of(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return those of the values that are read."""
+        """Return the values that are read."""
         return values if self.names is None else {name: values[name] for name in self.names if name in values}
 
     def own(self, item: Scope) -> Mapping[str, Any]:
@@ -414,10 +349,15 @@ async def resolve(value: Any, scope: Scope, place: Place = (), *, timeout_ms: fl
     """Return the value with every binding in it replaced.
 
     A text that is a binding and nothing else becomes the value with its type; in any other text the value is written:
-    nothing for what does not exist, JSON for objects and arrays. An ExpressionFailed names the place, unless the
-    expressions together take too long.
+    nothing for what does not exist, JSON for objects and arrays. A key whose binding leads to nothing is left out, as
+    in Open Harness; in a list, and alone, it is ``None``. An ExpressionFailed names the place, unless the expressions
+    together take too long.
     """
-    return _resolved(value, await _values(expressions_in(value), scope, timeout_ms), place)
+    return _present(_resolved(value, await _values(expressions_in(value), scope, timeout_ms), place))
+
+
+def _present(value: Any) -> Any:
+    return None if value is evaluation.ABSENT else value
 
 
 def _resolved(value: Any, values: _Values, place: Place) -> Any:
@@ -427,9 +367,10 @@ def _resolved(value: Any, values: _Values, place: Place) -> Any:
         except ExpressionFailed as error:
             raise ExpressionFailed(f"{'.'.join(map(str, place))}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _resolved(item, values, (*place, key)) for key, item in value.items()}
+        items = ((key, _resolved(item, values, (*place, key))) for key, item in value.items())
+        return {key: item for key, item in items if item is not evaluation.ABSENT}
     if isinstance(value, list | tuple):
-        return [_resolved(item, values, (*place, index)) for index, item in enumerate(value)]
+        return [_present(_resolved(item, values, (*place, index))) for index, item in enumerate(value)]
     return value
 
 
@@ -471,7 +412,7 @@ def binding_problems(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
 
 
 def _written(value: Any) -> str:
-    if value is None:
+    if value is None or value is evaluation.ABSENT:
         return ""
     return value if isinstance(value, str) else json_text(value)
 
@@ -531,8 +472,8 @@ def _holds(condition: Condition, values: _Values) -> bool:
         return _truthy(values(condition))
     ((operator, operand),) = condition.items()
     if operator == "equals":
-        found = values(operand["var"])
-        return found is not None and _same(found, operand.get("value"))
+        value = values(operand["var"])
+        return _present(value) is not None and _same(value, operand.get("value"))
     if operator == "not":
         return not _holds(operand, values)
     return (all if operator == "and" else any)(_holds(item, values) for item in operand)
@@ -582,7 +523,7 @@ def _equals_problems(operand: Any, place: Place) -> Iterator[tuple[Place, str]]:
 
 def _truthy(value: Any) -> bool:
     # As JavaScript does it, where empty arrays and objects are true.
-    return True if isinstance(value, list | dict) else bool(value)
+    return True if isinstance(value, list | dict) else bool(_present(value))
 
 
 def _same(left: Any, right: Any) -> bool:

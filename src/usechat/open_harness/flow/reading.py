@@ -23,6 +23,8 @@ __all__ = [
 
 
 _MAXIMUM_VALUES: Final = 100_000
+_NAMELESS: Final = "flow"
+"""How errors call a flow that is not in a file."""
 
 
 class ReadYaml(NamedTuple):
@@ -77,24 +79,24 @@ def _measure(node: Any, sizes: dict[int, int | None], name: str) -> int:
     return size
 
 
-def _walk(node: Any, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
+def _walk(node: Any, place: Place, visited_ids: set[int]) -> Iterator[tuple[Place, int]]:
     """Yield the line of each value. An aliased value is visited once."""
     import yaml
 
     if not place:
         yield place, node.start_mark.line + 1
-    if id(node) in seen:
+    if id(node) in visited_ids:
         return
-    seen.add(id(node))
+    visited_ids.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for key, item in node.value:
             below = (*place, str(key.value))
             yield below, key.start_mark.line + 1
-            yield from _walk(item, below, seen)
+            yield from _walk(item, below, visited_ids)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield (*place, index), item.start_mark.line + 1
-            yield from _walk(item, (*place, index), seen)
+            yield from _walk(item, (*place, index), visited_ids)
 
 
 def _integer(loader: Any, node: Any) -> int:
@@ -134,15 +136,27 @@ _RETRY_KEYS: Final = ("maxAttempts", "backoffMs")
 _NAMES: Final = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 _MISSING: Final = object()
 _RESERVED: Final = ("flow", "state")
+_OLDER_TYPES: Final = {
+    "anthropic.text": "use agent, with model and prompt",
+    "condition.equals": "write its condition as `when` of the edges behind it",
+    "control.foreach": "write `forEach: {in, as}` at the edge into the node that runs for each item",
+    "http.get": "use python, with a function that makes the request",
+    "map": "use constant, with bindings in its value",
+}
+"""The types of nodes of flow files before release 0.1, and what stands in their place."""
 
 
 class FlowReader:
-    """Turns plain values into a flow. Keys that it does not know are ignored, unless they look misspelt."""
+    """Turns plain values into a flow. Keys that it does not know are ignored, unless they look misspelt.
 
-    def __init__(self, report: ProblemReport, registry: NodeRegistry, directory: Path) -> None:
+    ``path`` is that of the flow file: a flow without a name has the file's, and the files that it names are beside it.
+    """
+
+    def __init__(self, report: ProblemReport, registry: NodeRegistry, path: Path | None) -> None:
         self._report = report
         self._registry = registry
-        self._directory = directory
+        self._directory = Path() if path is None else path.parent
+        self._default_name = "" if path is None else path.stem
 
     def read(self, value: Any) -> FlowDefinition | None:
         """Return the flow. It is valid only if the report holds no problems."""
@@ -152,7 +166,8 @@ class FlowReader:
         self._look_for_misspelt(value, (), "", _FLOW_KEYS)
         # Before release 0.1 of the flow format, the name stood below `flow`.
         header, place = (value["flow"], ("flow",)) if isinstance(value.get("flow"), Mapping) else (value, ())
-        name = self._text(header, "name", place, "")
+        default = self._default_name if header.get("name") is None else ""
+        name = default or self._text(header, "name", place, "")
         nodes = self._nodes(value)
         edges = self._edges(value, {node.id for node in nodes})
         state = self._state(value)
@@ -165,13 +180,13 @@ class FlowReader:
         nodes = [self._node(item, ("nodes", index), index) for index, item in enumerate(items)]
         if not items and isinstance(flow.get("nodes"), list | tuple):
             self._report.add(("nodes",), "nodes", "a flow needs at least one node")
-        seen: set[str] = set()
+        ids: set[str] = set()
         for index, node in enumerate(nodes):
-            if node.id in seen:
+            if node.id in ids:
                 self._report.add(("nodes", index, "id"), f'node "{node.id}", id', "another node has the same id")
             elif node.id in _RESERVED:
                 self._report.add(("nodes", index, "id"), f'node "{node.id}", id', "is a name that bindings use already")
-            seen.add(node.id)
+            ids.add(node.id)
         return nodes
 
     def _node(self, value: Any, place: Place, index: int) -> Node:
@@ -205,11 +220,20 @@ class FlowReader:
     def _check_type(self, node_type: str, fields: Mapping[str, Any], place: Place, owner: str) -> None:
         kind = self._registry.get(node_type)
         if kind is None:
-            known = ", ".join(self._registry.names())
-            self._report.add((*place, "type"), f"{owner}, type", f'there is no type "{node_type}"; there are {known}')
+            self._report.add((*place, "type"), f"{owner}, type", self._unknown_type(node_type))
             return
         for below, problem in kind.problems(fields):
             self._report.add((*place, "input", *below), f"{owner}, {_path(('input', *below))}", problem)
+
+    def _unknown_type(self, node_type: str) -> str:
+        """Return what to do about a type that is not in the registry."""
+        names = self._registry.names()
+        there_are = f'there is no type "{node_type}"; there are {", ".join(names)}'
+        if older := _OLDER_TYPES.get(node_type):
+            return f"{there_are}. It is an older type of Open Harness: {older}"
+        if misspelt := difflib.get_close_matches(node_type, names, 1, 0.75):
+            return f"{there_are}. Did you mean {misspelt[0]}?"
+        return f'{there_are}. Add your own: registry.add("{node_type}", function), --registry my_module:registry'
 
     def _policy(self, node: Mapping[str, Any], place: Place, owner: str) -> Policy:
         value = self._object(node, "policy", place, owner)
@@ -230,16 +254,16 @@ class FlowReader:
     def _edges(self, flow: Mapping[str, Any], nodes: set[str]) -> list[Edge]:
         items = self._list(flow, "edges", required=False)
         edges = [self._edge(item, ("edges", index), index, nodes) for index, item in enumerate(items)]
-        known = [edge for edge in edges if edge.from_ in nodes and edge.to in nodes]
+        valid_edges = [edge for edge in edges if edge.from_ in nodes and edge.to in nodes]
         keys: set[str] = set()
         for index, edge in enumerate(edges):
             if edge.key in keys:
                 self._report.add(("edges", index), f'edge "{edge.key}"', "occurs twice; give each its own id")
             keys.add(edge.key)
-        self._look_for_conflicts(known)
-        # A number that is wrong is a problem of its own.
+        self._look_for_conflicts(valid_edges)
+        # A wrong maxIterations has been reported already, so its edge is not reported as a cycle as well.
         loops = [edge for edge, item in zip(edges, items, strict=True) if _says(item, "maxIterations")]
-        self._look_for_cycles([edge for edge in known if edge not in loops])
+        self._look_for_cycles([edge for edge in valid_edges if edge not in loops])
         return edges
 
     def _edge(self, value: Any, place: Place, index: int, nodes: set[str]) -> Edge:
@@ -321,19 +345,19 @@ class FlowReader:
         return []
 
     def _object(self, value: Mapping[str, Any], key: str, place: Place, owner: str) -> Mapping[str, Any]:
-        found = value.get(key)
-        if found is None:
+        item = value.get(key)
+        if item is None:
             return {}
-        if isinstance(found, Mapping):
-            return found
+        if isinstance(item, Mapping):
+            return item
         self._report.add((*place, key), _owned(owner, (*place, key)), "must be an object")
         return {}
 
     def _text(self, value: Mapping[str, Any], key: str, place: Place, owner: str) -> str:
-        found = value.get(key)
-        if isinstance(found, str) and found:
-            return found
-        text = "is missing; it is a text" if found is None else "must be a text that is not empty"
+        item = value.get(key)
+        if isinstance(item, str) and item:
+            return item
+        text = "is missing; it is a text" if item is None else "must be a text that is not empty"
         self._report.add((*place, key), _owned(owner, (*place, key)), text)
         return ""
 
@@ -348,24 +372,24 @@ class FlowReader:
         default: Any,
         at_least: float | None = None,
     ) -> Any:
-        found = value.get(key, _MISSING)
-        if found is _MISSING or found is None:
+        item = value.get(key, _MISSING)
+        if item is _MISSING or item is None:
             return default
-        fits = isinstance(found, int | float if kind is float else kind) and (
-            kind is bool or not isinstance(found, bool)
-        )
-        if fits and (at_least is None or found >= at_least):
-            return found
+        fits = isinstance(item, int | float if kind is float else kind) and (kind is bool or not isinstance(item, bool))
+        if fits and (at_least is None or item >= at_least):
+            return item
         limit = "" if at_least is None else f", at least {at_least}"
         self._report.add((*place, key), _owned(owner, (*place, key)), f"must be {_NAMES[kind]}{limit}")
         return default
 
-    def _look_for_misspelt(self, value: Mapping[str, Any], place: Place, owner: str, known: tuple[str, ...]) -> None:
+    def _look_for_misspelt(self, value: Mapping[str, Any], place: Place, owner: str, keys: tuple[str, ...]) -> None:
         for key in value:
-            if key in known or not isinstance(key, str):
+            if key in keys or not isinstance(key, str):
                 continue
-            for meant in difflib.get_close_matches(key, [name for name in known if name not in value], 1, 0.75):
-                self._report.add((*place, key), _owned(owner, (*place, key)), f"is not known; did you mean {meant}?")
+            for suggestion in difflib.get_close_matches(key, [name for name in keys if name not in value], 1, 0.75):
+                self._report.add(
+                    (*place, key), _owned(owner, (*place, key)), f"is not known; did you mean {suggestion}?"
+                )
 
 
 def _owned(owner: str, place: Place) -> str:
@@ -385,34 +409,30 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
     """Read a flow from a file, from the text of a file, or from a mapping.
 
     A string with several lines, or one that begins with a brace, is the text; any other is a path. ``registry`` holds
-    the types of nodes; by default the built-in ones. Raises :class:`~usechat.errors.InvalidFlow` with every problem.
+    the types of nodes; by default the built-in ones. A file without ``name`` is called like the file. Raises
+    :class:`~usechat.errors.InvalidFlow` with every problem.
 
     >>> load_flow({"name": "hello", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi"}}]}).name
     'hello'
     """
     registry = registry or default_registry()
     if isinstance(source, Mapping):
-        return _read(source, Lines(), [], "flow", registry, Path())
-    directory = Path()
-    if isinstance(source, Path) or not ("\n" in source or source.lstrip().startswith("{")):
-        name, directory = str(source), Path(source).parent
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidFlow(name, [FlowProblem("", f"cannot be read: {error}")]) from error
-    else:
-        name, text = "flow", source
-    value, lines, twice = read_yaml(text, name)
-    return _read(value, lines, twice, name, registry, directory)
+        return _read(ReadYaml(source, Lines(), []), registry, None)
+    if not isinstance(source, Path) and ("\n" in source or source.lstrip().startswith("{")):
+        return _read(read_yaml(source, _NAMELESS), registry, None)
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFlow(str(path), [FlowProblem("", f"cannot be read: {error}")]) from error
+    return _read(read_yaml(text, str(path)), registry, path)
 
 
-def _read(
-    value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry, directory: Path
-) -> FlowDefinition:
-    report = ProblemReport(lines)
-    for place in twice:
+def _read(document: ReadYaml, registry: NodeRegistry, path: Path | None) -> FlowDefinition:
+    report = ProblemReport(document.lines)
+    for place in document.twice:
         report.add(place, "", f"the key {place[-1]!r} occurs twice")
-    flow = FlowReader(report, registry, directory).read(value)
-    report.raise_for(name)
+    flow = FlowReader(report, registry, path).read(document.value)
+    report.raise_for(_NAMELESS if path is None else str(path))
     assert flow is not None, "a flow that could not be read has problems"
     return flow

@@ -4,7 +4,7 @@
 regenerating or editing a message forgets what followed. The ids of sessions are random and stay in the run store. If a
 session is not on this machine, Claude gets the chat as text.
 
-**Messages to a running agent** are asked when the answer is complete, each in a fork of its own.
+**Messages to a running agent** are asked when the answer is complete, each in a separate fork.
 
 **Permissions.** Claude Code asks about one call after the other, and its process waits for the answer. Calls that are
 not run yet are held back meanwhile: a page that has one would wait for its output instead of sending the answer.
@@ -100,9 +100,9 @@ class ClaudeEvents:
                 return [event for block in results for event in self._ended(block, result_content(message, block))]
         return []
 
-    def ask(self, call_id: str, name: str, given: Any) -> list[StreamEvent]:
+    def ask(self, call_id: str, name: str, arguments: Any) -> list[StreamEvent]:
         """Return the start of a call that a person is asked about, unless it was emitted."""
-        self._calls.setdefault(call_id, _ClaudeCall(name, given))
+        self._calls.setdefault(call_id, _ClaudeCall(name, arguments))
         return list(self._begin(call_id))
 
     def deny(self, call_id: str) -> None:
@@ -200,7 +200,7 @@ class _NoSession(Exception):
 async def ask_model(execution: Execution) -> Answer:
     """Ask Claude Code, and then what the user has sent meanwhile.
 
-    Raises AgentFailed for whatever the SDK raises, and for a response that reports a failure.
+    Raises AgentFailed for every error of the SDK, and for a response that reports a failure.
     """
     began = time.monotonic()
     responses: list[_ClaudeResponse] = []
@@ -229,14 +229,14 @@ async def ask_model(execution: Execution) -> Answer:
 def _next_prompt(execution: Execution, number: int) -> str | None:
     """Return the next message that the user has sent; note where it begins in the messages to remember."""
     while (command := execution.inbox.next()) is not None:
-        if command.get("type") != "reply":  # otherwise the answer to a question that nobody waits for any more
+        if command.get("type") != "reply":  # skip late replies: their question is no longer open
             execution.begins.append((number, command.get("messageId")))
             return str(command.get("message", command.get("content", "")))
     return None
 
 
 class _ClaudeResponse:
-    """One prompt, and what Claude Code answers in a session of its own."""
+    """One prompt, and what Claude Code answers in a separate session."""
 
     def __init__(self, execution: Execution, prompt: str, history: Sequence[Any], *, is_first: bool) -> None:
         self.result: Any = None
@@ -259,8 +259,8 @@ class _ClaudeResponse:
         """What to remember; nothing if the session has not begun."""
         if not self._has_begun:
             return []
-        said = [{"part_kind": "user-prompt", "content": self._prompt}, {"part_kind": "text", "content": self.text}]
-        return [{_SESSION: self._session_id, "parts": said}]
+        parts = [{"part_kind": "user-prompt", "content": self._prompt}, {"part_kind": "text", "content": self.text}]
+        return [{_SESSION: self._session_id, "parts": parts}]
 
     async def receive(self) -> None:
         """Ask, and emit what happens until the response is complete."""
@@ -308,11 +308,11 @@ class _ClaudeResponse:
             require_success(message, self._events.error)
             self.result = message
 
-    async def _ask(self, name: str, given: dict[str, Any], context: Any) -> Any:
+    async def _ask(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
         """Answer ``can_use_tool``."""
         call_id = context.tool_use_id
         await self._streamed.complete()
-        self._emit(self._events.ask(call_id, name, given))
+        self._emit(self._events.ask(call_id, name, arguments))
         decision = await self._execution.ask(call_id)
         if not decision.approved:
             self._events.deny(call_id)
@@ -370,9 +370,9 @@ def prompt_content(request: AgentRequest, prompt: str, *, with_files: bool) -> l
             files.append({"type": "file", "mediaType": kind, "data": url, "filename": file.get("filename")})
         else:
             files.append({"type": "text", "text": f"[file: {url}]"})
-    asked: list[Any] = [{"type": "text", "text": prompt}, *files]
-    found = to_anthropic([{"role": "user", "content": asked}])
-    return list(found[0]["content"]) if found else [{"type": "text", "text": prompt}]
+    content: list[Any] = [{"type": "text", "text": prompt}, *files]
+    messages = to_anthropic([{"role": "user", "content": content}])
+    return list(messages[0]["content"]) if messages else [{"type": "text", "text": prompt}]
 
 
 def answer_of(request: AgentRequest, results: Sequence[Any], text: str) -> Answer:

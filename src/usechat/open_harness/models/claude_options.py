@@ -72,8 +72,8 @@ KEYS: Final = frozenset(_CHECKS) - {"tools"}
 
 def claude_problems(merged: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
     """Yield the problems of an input, which may still hold bindings."""
-    given = {key: merged[key] for key in _CHECKS if merged.get(key) is not None}
-    for key, value in given.items():
+    options = {key: merged[key] for key in _CHECKS if merged.get(key) is not None}
+    for key, value in options.items():
         is_right, problem = _CHECKS[key]
         if _has_binding(value):
             if key not in _WITH_BINDINGS:
@@ -82,7 +82,7 @@ def claude_problems(merged: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
             yield (key,), problem
         else:
             yield from _problems_of(key, value)
-    if "cwd" not in given and _builtin_tools(given):
+    if "cwd" not in options and _builtin_tools(options):
         yield ("cwd",), "is missing; it is the directory in which the built-in tools of Claude Code work"
 
 
@@ -108,10 +108,10 @@ def _has_binding(value: Any) -> bool:
     return isinstance(value, Sequence) and any(map(_has_binding, value))
 
 
-def _builtin_tools(given: Mapping[str, Any]) -> list[str]:
+def _builtin_tools(options: Mapping[str, Any]) -> list[str]:
     """Return the names of the built-in tools that a flow names: in ``tools``, or with a rule in ``allowedTools``."""
-    lists = [given.get(key) for key in ("tools", "allowedTools")]
-    names = [name.partition("(")[0] for found in lists if found is not None and _is_texts(found) for name in found]
+    lists = [options.get(key) for key in ("tools", "allowedTools")]
+    names = [name.partition("(")[0] for rules in lists if rules is not None and _is_texts(rules) for name in rules]
     return list(dict.fromkeys(name for name in names if not name.startswith(_MCP)))
 
 
@@ -132,41 +132,41 @@ def _mcp_server(described: Any) -> Any:
 
 def claude_options(request: AgentRequest, model: str) -> dict[str, Any]:
     """Return the arguments of ``ClaudeAgentOptions`` for a request, without its session and permissions."""
-    given = request.options
-    servers: Mapping[str, Any] = given.get("mcpServers") or {}
-    options: dict[str, Any] = {
+    options = request.options
+    servers: Mapping[str, Any] = options.get("mcpServers") or {}
+    arguments: dict[str, Any] = {
         "model": model,
-        "system_prompt": given.get("systemPrompt") or request.instructions,
-        "tools": _builtin_tools({**given, "tools": list(request.tools)}),
-        "allowed_tools": list(given.get("allowedTools") or ()),
-        "disallowed_tools": list(given.get("disallowedTools") or ()),
-        "permission_mode": given.get("permissionMode"),
+        "system_prompt": options.get("systemPrompt") or request.instructions,
+        "tools": _builtin_tools({**options, "tools": list(request.tools)}),
+        "allowed_tools": list(options.get("allowedTools") or ()),
+        "disallowed_tools": list(options.get("disallowedTools") or ()),
+        "permission_mode": options.get("permissionMode"),
         "mcp_servers": {name: _mcp_server(server) for name, server in servers.items()},
         "strict_mcp_config": True,
-        "setting_sources": list(given.get("settingSources") or ()),
+        "setting_sources": list(options.get("settingSources") or ()),
         "verbatim_prompts": True,
         "include_partial_messages": True,
         "max_turns": request.max_turns,
-        "max_budget_usd": given.get("maxBudgetUsd"),
-        "fallback_model": given.get("fallbackModel"),
-        "cwd": given.get("cwd"),
-        "add_dirs": list(given.get("additionalDirectories") or ()),
+        "max_budget_usd": options.get("maxBudgetUsd"),
+        "fallback_model": options.get("fallbackModel"),
+        "cwd": options.get("cwd"),
+        "add_dirs": list(options.get("additionalDirectories") or ()),
         "env": {
             **IN_FOREGROUND,
             "MCP_TOOL_TIMEOUT": str(round(request.tool_timeout_ms)),
-            **(given.get("env") or {}),
+            **(options.get("env") or {}),
         },
         **_thinking(request.thinking),
     }
     if request.output_schema is not None:
-        options["output_format"] = {"type": "json_schema", "schema": provider_schema(request.output_schema)}
-    return options
+        arguments["output_format"] = {"type": "json_schema", "schema": provider_schema(request.output_schema)}
+    return arguments
 
 
-def _thinking(wanted: bool | str | None) -> dict[str, Any]:
-    if wanted is None:
+def _thinking(thinking: bool | str | None) -> dict[str, Any]:
+    if thinking is None:
         return {}
-    if wanted is False:
+    if thinking is False:
         return {"thinking": {"type": "disabled"}}
-    effort = {} if wanted is True else {"effort": _EFFORT.get(str(wanted), wanted)}
+    effort = {} if thinking is True else {"effort": _EFFORT.get(str(thinking), thinking)}
     return {"thinking": {"type": "adaptive"}, **effort}

@@ -22,20 +22,20 @@ _API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
 def agent_failure(error: BaseException) -> AgentFailed:
     """Return the AgentFailed for an error of a model; its causes are considered, too."""
     text = text_of(error)
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        if (found := _error_type(cause)) is not None:
-            return AgentFailed(found, text)
+    while cause is not None and id(cause) not in visited_ids:
+        visited_ids.add(id(cause))
+        if (error_type := _error_type(cause)) is not None:
+            return AgentFailed(error_type, text)
         cause = cause.__cause__ or cause.__context__
     return AgentFailed("auth" if _API_KEY.search(text) else "execution_error", text)
 
 
 def _error_type(error: BaseException) -> str | None:
     status = _status(error)
-    if (found := STATUSES.get(status)) is not None:
-        return found
+    if (error_type := STATUSES.get(status)) is not None:
+        return error_type
     if status >= 500:  # the provider's own failure; another attempt may succeed
         return "network"
     names = " ".join(kind.__name__ for kind in type(error).__mro__)
@@ -44,5 +44,5 @@ def _error_type(error: BaseException) -> str | None:
 
 def _status(error: BaseException) -> int:
     """Return the HTTP status of an error, or 0. Libraries have it at the error or, as httpx, at its response."""
-    found = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    return found if isinstance(found, int) else 0
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else 0

@@ -1,4 +1,4 @@
-"""The interface between an agent node and what answers it: a model, or a recording of one."""
+"""The interface between an agent node and its model, or a recording of a model."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias

@@ -232,7 +232,7 @@ def model_problem(model: Any) -> str | None:
 async def ask_model(execution: Execution) -> Answer:
     """Ask a model and call its tools until it has answered. Commands sent to the node become user messages.
 
-    Raises AgentFailed for whatever the model or pydantic-ai raises.
+    Raises AgentFailed for every error of the model or of pydantic-ai.
     """
     began = time.monotonic()
     try:
@@ -292,8 +292,8 @@ async def _follow(run: AgentRun[None, Any], tools: WatchedTools, execution: Exec
             if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
                 async with node.stream(run.ctx) as stream:
                     async for event in stream:
-                        for said in events.feed(event):
-                            execution.emit(said)
+                        for stream_event in events.feed(event):
+                            execution.emit(stream_event)
                         count += 1
                         if count % _YIELD_EVERY == 0:
                             await asyncio.sleep(0)
@@ -316,7 +316,7 @@ def require_complete(response: ModelResponse) -> None:
     """Raise AgentFailed if the stream of a response ended before its final event, which gives the reason for the end.
 
     pydantic-ai takes such a response for a complete one. It keeps the provider's own word for the reason in
-    ``provider_details``. Models that reach no provider of pydantic-ai (``TestModel``, models of one's own) need give
+    ``provider_details``. Models that reach no provider of pydantic-ai (``TestModel``, custom models) need give
     none.
     """
     if response.state != "complete" or not _is_provider(response.provider_name):
@@ -375,11 +375,11 @@ def _settings(request: AgentRequest) -> ModelSettings | None:
 
 def _history(execution: Execution) -> list[ModelMessage]:
     history = ModelMessagesTypeAdapter.validate_python(execution.history)
-    for said in execution.request.conversation:
-        if said.role == "assistant":
-            history.append(ModelResponse([TextPart(said.text)]))
+    for message in execution.request.conversation:
+        if message.role == "assistant":
+            history.append(ModelResponse([TextPart(message.text)]))
         else:
-            history.append(ModelRequest([UserPromptPart(said.text)]))
+            history.append(ModelRequest([UserPromptPart(message.text)]))
     return history
 
 
@@ -404,7 +404,7 @@ def _file(file: Mapping[str, Any]) -> BinaryContent | str | None:
 
 
 def _begins(messages: list[ModelMessage], received: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Return where the messages that were received begin: each is a request of its own, behind that of the question."""
+    """Return where the received messages begin: each is a separate request, after that of the question."""
     places = [
         place
         for place, message in enumerate(messages[1:], start=1)
@@ -416,12 +416,16 @@ def _begins(messages: list[ModelMessage], received: Sequence[Any]) -> list[tuple
 
 def _unfinished(messages: list[ModelMessage], text: str) -> list[Any]:
     """Return the messages of a stopped run that a later run can continue: every tool call has its result."""
-    kept = list(messages)
-    while kept and isinstance(kept[-1], ModelResponse) and any(isinstance(p, ToolCallPart) for p in kept[-1].parts):
-        kept.pop()
-    if text and kept and isinstance(kept[-1], ModelRequest):
-        kept.append(ModelResponse([TextPart(text)]))
-    return _plain(kept)
+    history = list(messages)
+    while (
+        history
+        and isinstance(history[-1], ModelResponse)
+        and any(isinstance(p, ToolCallPart) for p in history[-1].parts)
+    ):
+        history.pop()
+    if text and history and isinstance(history[-1], ModelRequest):
+        history.append(ModelResponse([TextPart(text)]))
+    return _plain(history)
 
 
 def _plain(messages: list[ModelMessage]) -> list[Any]:

@@ -112,8 +112,8 @@ class SqliteRecordings:
     def load(self, recording_id: str) -> str | None:
         """Read a recording."""
         with closing(self._open()) as connection:
-            found = connection.execute("SELECT recording FROM recordings WHERE id = ?", (recording_id,)).fetchone()
-        return None if found is None else str(found[0])
+            row = connection.execute("SELECT recording FROM recordings WHERE id = ?", (recording_id,)).fetchone()
+        return None if row is None else str(row[0])
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=10)
@@ -269,11 +269,11 @@ def _input_hash(execution: Execution) -> str:
     for key in ("output_schema", "options"):  # recordings from before there were these have the same hash
         if not request[key]:
             del request[key]
-    asked = [request, [_essence(message) for message in execution.history]]
-    return hashlib.sha256(msgspec.json.encode(json_value(asked), order="sorted")).hexdigest()
+    question = [request, [_essence(message) for message in execution.history]]
+    return hashlib.sha256(msgspec.json.encode(json_value(question), order="sorted")).hexdigest()
 
 
 def _essence(message: Any) -> Any:
     parts = message.get("parts", ()) if isinstance(message, Mapping) else ()
-    kept = ("part_kind", "content", "tool_name", "args")
-    return [{key: part[key] for key in kept if key in part} for part in parts if isinstance(part, Mapping)]
+    keys = ("part_kind", "content", "tool_name", "args")
+    return [{key: part[key] for key in keys if key in part} for part in parts if isinstance(part, Mapping)]

@@ -109,16 +109,16 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
         raise LookupError(reference)
     if fragment and not fragment.startswith("/"):
         return _named(root, fragment, reference)
-    found: Any = root
+    value: Any = root
     for step in unquote(fragment).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-        elif isinstance(found, list | tuple) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
         else:
             raise LookupError(reference)
-    return found
+    return value
 
 
 def _named(root: Mapping[str, Any], name: str, reference: str) -> Any:

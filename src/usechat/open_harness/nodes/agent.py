@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,13 +26,13 @@ from usechat.open_harness.models.provider import (
     Provider,
     StreamEvent,
 )
-from usechat.open_harness.models.structured_output import schema_problem, value_problems
+from usechat.open_harness.models.structured_output import provider_value, schema_problem, value_problems
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.threads import in_thread
 
-__all__ = ["AgentNode", "model_name", "read_request", "request_problems", "with_files"]
+__all__ = ["AgentNode", "model_name", "read_request", "request_problems", "takes_message", "with_files"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -52,9 +52,11 @@ class AgentNode:
 
     pydantic-ai asks it, or Claude Code if the input has ``provider: claude``.
 
-    The input holds ``prompt`` or ``messages``, and ``model``, ``instructions``, ``tools``, ``thinking``, ``files``,
-    ``toolTimeoutMs`` and ``maxTurns``; any of these may stand below ``options``. With a JSON schema in ``outputFormat``
-    or ``output.schema``, the output has a valid ``structuredOutput``. With ``claude``, the model is Claude by default.
+    The input holds ``prompt`` or ``messages``; with neither, or with an empty prompt, the agent takes the user's
+    message and its files, as in Open Harness. It also holds ``model``, ``instructions``, ``tools``, ``thinking``,
+    ``files``, ``toolTimeoutMs`` and ``maxTurns``; any of these may stand below ``options``. With a JSON schema in
+    ``outputFormat`` or ``output.schema``, the output has a valid ``structuredOutput``. With ``claude``, the model is
+    Claude by default.
     """
 
     def __init__(self, registry: NodeRegistry, *, claude: bool = False) -> None:
@@ -95,6 +97,7 @@ class AgentNode:
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
         """Ask, and return the answer: ``text``, ``usage``, ``sessionId`` and so on."""
+        fields = _with_message(fields, context.flow_input)
         request = read_request(fields, claude=self._claude)
         session = await context.sessions.open(context.session_name)
         request = _resumed(request, session, context)
@@ -112,7 +115,7 @@ class AgentNode:
             model=model,
             history=[] if request.conversation else session.messages,
             inbox=context.inbox,
-            emit=lambda event: context.emit(_runtime_event(event)),
+            emit=_without_output(request.output_schema, lambda event: context.emit(_runtime_event(event))),
             ask=context.ask,
         )
         provider = self._registry.provider or _Models(CLAUDE if _is_claude(_merged(fields)) else _PYDANTIC_AI)
@@ -146,6 +149,47 @@ class AgentNode:
         return answer
 
 
+def _without_output(
+    schema: Mapping[str, Any] | None, emit: Callable[[StreamEvent], None]
+) -> Callable[[StreamEvent], None]:
+    return emit if schema is None else _OutputFilter(schema, emit)
+
+
+class _OutputFilter:
+    """Passes on what an agent with a schema says, without the text that is its structured output.
+
+    Some providers let the model write the output as text, and the page gets the output as data. So a block that begins
+    like a JSON object is held back until it has ended.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], emit: Callable[[StreamEvent], None]) -> None:
+        self._schema = schema
+        self._emit = emit
+        self._pieces: list[StreamEvent] = []
+        self._is_open = False
+
+    def __call__(self, event: StreamEvent) -> None:
+        if event["type"] == "text" and event.get("delta"):
+            if self._pieces or (not self._is_open and event["content"].lstrip().startswith("{")):
+                self._pieces.append(event)
+                return
+            self._is_open = True
+        elif event["type"] == "text":
+            pieces, self._pieces, self._is_open = self._pieces, [], False
+            if self._is_output(event["content"]):
+                return
+            for piece in pieces:
+                self._emit(piece)
+        self._emit(event)
+
+    def _is_output(self, text: str) -> bool:
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return False
+        return not value_problems(self._schema, provider_value(self._schema, value))
+
+
 _imported: Final[dict[str, Any]] = {}
 
 
@@ -177,17 +221,21 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     """Return the request of a resumed agent. If it had started to answer, the messages sent to it are the prompt."""
     if context.resume_message is None:
         return request
-    sent, has_begun = [], session.has_begun
+    texts, has_begun = [], session.has_begun
     while (command := context.inbox.next()) is not None:
-        sent.append(str(command.get("message", command.get("content", ""))))
+        texts.append(str(command.get("message", command.get("content", ""))))
         session.begin_turn(command.get("messageId"))
     if has_begun:
-        return msgspec.structs.replace(request, prompt="\n\n".join(sent), conversation=(), files=())
-    return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
+        return msgspec.structs.replace(request, prompt="\n\n".join(texts), conversation=(), files=())
+    return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *texts]))
 
 
 def _prompt_of(request: AgentRequest) -> str | list[str]:
-    return [*(said.text for said in request.conversation), request.prompt] if request.conversation else request.prompt
+    return (
+        [*(message.text for message in request.conversation), request.prompt]
+        if request.conversation
+        else request.prompt
+    )
 
 
 def _runtime_event(event: StreamEvent) -> dict[str, Any]:
@@ -227,11 +275,13 @@ def _name(model: Any) -> str:
 
 def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[tuple[Place, str]]:
     """Yield the problems of an agent's input, which may still hold bindings."""
-    given = [key for key in ("prompt", "messages") if fields.get(key) is not None]
-    if len(given) != 1:
-        yield ("prompt",), "an agent needs either prompt (a text) or messages (a list)"
-    elif not (isinstance(fields[given[0]], str) or (given == ["messages"] and _is_list(fields["messages"]))):
-        yield (given[0],), "must be a text" if given == ["prompt"] else "must be a list"
+    prompt, messages = fields.get("prompt"), fields.get("messages")
+    if prompt is not None and messages is not None:
+        yield ("prompt",), "an agent takes either prompt (a text) or messages (a list), not both"
+    elif prompt is not None and not isinstance(prompt, str):
+        yield ("prompt",), "must be a text"
+    elif messages is not None and not (isinstance(messages, str) or _is_list(messages)):
+        yield ("messages",), "must be a list"
     options = fields.get("options")
     if options is not None and not isinstance(options, Mapping):
         yield ("options",), "must be an object"
@@ -252,6 +302,22 @@ def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[
         yield ("thinking",), f"must be true, false or one of {', '.join(_LEVELS)}"
     yield from claude_problems(merged) if _is_claude(merged) else _tool_problems(merged.get("tools"))
     yield from _schema_problems(merged)
+
+
+def takes_message(fields: Mapping[str, Any]) -> bool:
+    """Return whether an agent with this input is asked the user's message: it has no prompt, or an empty one."""
+    return fields.get("messages") is None and not str(fields.get("prompt") or "").strip()
+
+
+def _with_message(fields: Mapping[str, Any], flow_input: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the input with the user's message and its files, if it says nothing itself."""
+    if not takes_message(fields):
+        return fields
+    message, files = flow_input.get("message"), flow_input.get("files")
+    if not message and not files:
+        raise NodeFailed("input.prompt: is empty, and the flow got no message")
+    own_files = {} if "files" in _merged(fields) else {"files": files}
+    return {**fields, **own_files, "prompt": message or ""}
 
 
 def _schema_problems(merged: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
@@ -290,20 +356,20 @@ def with_files(fields: Mapping[str, Any], directory: Path) -> dict[str, Any]:
             read |= with_files(value, directory)
         elif key in _FILES:
             read.setdefault(_FILES[key], _content(key, value, directory))
-    kept = {key: value for key, value in fields.items() if key not in _FILES}
-    if isinstance(kept.get("options"), Mapping):
-        kept["options"] = {key: value for key, value in kept["options"].items() if key not in _FILES}
-    return {**read, **kept}
+    others = {key: value for key, value in fields.items() if key not in _FILES}
+    if isinstance(others.get("options"), Mapping):
+        others["options"] = {key: value for key, value in others["options"].items() if key not in _FILES}
+    return {**read, **others}
 
 
 def _content(key: str, name: Any, directory: Path) -> Any:
     if not isinstance(name, str) or "{{" in name:
         raise InvalidSetting(f"{key} must be the path of a file, without bindings")
-    found = [path for path in (directory / name, Path(name)) if path.is_file()]
-    if not found:
+    paths = [path for path in (directory / name, Path(name)) if path.is_file()]
+    if not paths:
         raise InvalidSetting(f"{key}: there is no file {name} in {directory} or in the working directory")
     try:
-        text = found[0].read_text(encoding="utf-8")
+        text = paths[0].read_text(encoding="utf-8")
         return text if _FILES[key] == "prompt" else {"type": "json_schema", "schema": msgspec.json.decode(text)}
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise InvalidSetting(f"{key}: {name} cannot be read: {error}") from error
@@ -374,16 +440,16 @@ def _conversation(fields: Mapping[str, Any]) -> list[PromptMessage]:
     """Return the conversation. Consecutive messages of one role are joined; those without a role are the user's."""
     if fields.get("prompt") is not None:
         return [PromptMessage("user", str(fields["prompt"]))]
-    said: list[PromptMessage] = []
+    conversation: list[PromptMessage] = []
     for message in fields["messages"]:
         role, text = _role(message), _text(message)
-        if said and said[-1].role == role:
-            said[-1] = PromptMessage(role, f"{said[-1].text}\n\n{text}")
+        if conversation and conversation[-1].role == role:
+            conversation[-1] = PromptMessage(role, f"{conversation[-1].text}\n\n{text}")
         elif role in ("user", "assistant"):
-            said.append(PromptMessage(role, text))
-    if not said:
+            conversation.append(PromptMessage(role, text))
+    if not conversation:
         raise NodeFailed("input.messages: must hold at least one message")
-    return said
+    return conversation
 
 
 def _role(message: Any) -> str:

@@ -14,16 +14,15 @@ __all__ = ["ConstantNode", "EchoNode", "default_registry"]
 
 
 class ConstantNode:
-    """Returns its ``value``."""
+    """Returns its ``value``; nothing if the value is a binding that leads to nothing."""
 
-    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield a problem if the value is missing."""
-        if "value" not in fields:
-            yield ("value",), "is missing"
+    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:  # noqa: ARG002 (as the protocol has it)
+        """Yield nothing: any value is valid, also none."""
+        return ()
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002 (as the protocol has it)
         """Return the value."""
-        return {"value": fields["value"]}
+        return {key: fields[key] for key in ("value",) if key in fields}
 
 
 class EchoNode:

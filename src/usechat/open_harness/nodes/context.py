@@ -4,7 +4,7 @@ import asyncio
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.agent_sessions import AgentSessions
@@ -15,9 +15,11 @@ from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.protocol.values import json_value
 
 __all__ = [
+    "Invocation",
     "NodeContext",
     "SharedState",
     "StopReason",
+    "Surroundings",
     "text_of",
 ]
 
@@ -62,12 +64,12 @@ class SharedState:
 
     def merge(self, path: str, value: Mapping[str, Any]) -> None:
         """Merge the keys of an object into the one at a path."""
-        added = json_value(value)
+        addition = json_value(value)
         with self._changing:
-            found = _value_at(self._values, path)
-            merged = {**(found if isinstance(found, dict) else {}), **added}
+            current = _value_at(self._values, path)
+            merged = {**(current if isinstance(current, dict) else {}), **addition}
             self._values = _with_value(self._values, _path_to(path), merged)
-        self._emit_patch({"op": "merge", "path": path, "value": added})
+        self._emit_patch({"op": "merge", "path": path, "value": addition})
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of all values."""
@@ -99,6 +101,28 @@ def _steps(path: str) -> list[str]:
     return [step for step in path.split(".") if step]
 
 
+class Invocation(NamedTuple):
+    """One invocation of a node; each attempt has a context of its own."""
+
+    node_id: str
+    run_id: str
+    number: int
+    session_name: str
+    resume_message: str | None
+
+
+class Surroundings(NamedTuple):
+    """What a flow run shares with the contexts of its nodes."""
+
+    input: Mapping[str, Any]
+    state: SharedState
+    sessions: AgentSessions
+    recorder: Recorder | None
+    emit: Callable[[Event], None]
+    pause: Callable[[], None]
+    on_question: Callable[[], None]
+
+
 class NodeContext:
     """One attempt of one invocation of a node: the second argument of a node's function.
 
@@ -122,46 +146,28 @@ class NodeContext:
     {'a': {'hits': ['barn owl']}}
     """
 
-    def __init__(
-        self,
-        node_id: str,
-        run_id: str,
-        *,
-        flow_input: Mapping[str, Any],
-        emit: Callable[[Event], None],
-        inbox: Inbox,
-        state: SharedState,
-        sessions: AgentSessions,
-        pause: Callable[[], None],
-        on_question: Callable[[], None],
-        session_name: str,
-        invocation: int,
-        recorder: Recorder | None,
-        resume_message: str | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.run_id = run_id
-        self.flow_input = flow_input
+    def __init__(self, invocation: Invocation, inbox: Inbox, flow: Surroundings) -> None:
+        self.node_id = invocation.node_id
+        self.run_id = invocation.run_id
+        self.invocation = invocation.number
+        self.session_name = invocation.session_name
+        self.resume_message = invocation.resume_message
         self.inbox = inbox
-        self.state = state
-        self.sessions = sessions
-        self.session_name = session_name
-        self.invocation = invocation
-        self.recorder = recorder
-        self.resume_message = resume_message
+        self.flow_input = flow.input
+        self.state = flow.state
+        self.sessions = flow.sessions
+        self.recorder = flow.recorder
         self.stop_reason: StopReason | None = None
-        self._emit = emit
-        self._pause = pause
-        self._on_question = on_question
+        self._flow = flow
         self._questions: dict[str, asyncio.Future[Command]] = {}
         self._waits_since = 0.0
-        self._waited = 0.0
+        self._waiting_time = 0.0
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     @property
     def stopped(self) -> bool:
-        """Whether this attempt should end. Code in threads checks it now and then."""
+        """Whether this attempt should end. Code in threads should check it regularly."""
         return self.stop_reason is not None
 
     def emit(self, event: Event) -> None:
@@ -174,7 +180,7 @@ class NodeContext:
 
     def pause(self) -> None:
         """Pause the flow, from any thread. When it is resumed the node runs again, with ``resume_message``."""
-        self._loop.call_soon_threadsafe(self._pause)
+        self._loop.call_soon_threadsafe(self._flow.pause)
 
     @property
     def is_waiting(self) -> bool:
@@ -184,7 +190,7 @@ class NodeContext:
     @property
     def waited_seconds(self) -> float:
         """How long this attempt has waited for a person; time limits do not count it."""
-        return self._waited + (self._loop.time() - self._waits_since if self._questions else 0.0)
+        return self._waiting_time + (self._loop.time() - self._waits_since if self._questions else 0.0)
 
     async def ask(self, call_id: str) -> Decision:
         """Ask a person whether a tool call may run, and wait for the decision of a later turn.
@@ -197,10 +203,10 @@ class NodeContext:
         self._questions[call_id] = reply
         try:
             self.emit({"type": "input:requested", "id": call_id, "kind": "approval", "toolCallId": call_id})
-            self._on_question()
+            self._flow.on_question()
             decision = _decision(str((await reply).get("content", "")))
         finally:
-            self._waited, self._waits_since = self.waited_seconds, self._loop.time()
+            self._waiting_time, self._waits_since = self.waited_seconds, self._loop.time()
             del self._questions[call_id]
         reason = {} if decision.reason is None else {"reason": decision.reason}
         self.emit(
@@ -215,7 +221,7 @@ class NodeContext:
     def _say(self, event: Event) -> None:
         # A stopped agent may still report that it stopped.
         if not self.stopped or event["type"] in ("agent:paused", "agent:aborted"):
-            self._emit(event)
+            self._flow.emit(event)
 
 
 def _decision(content: str) -> Decision:

@@ -24,14 +24,14 @@ def import_function(name: Any) -> Callable[..., Any]:
     if not (module and colon and attributes):
         raise InvalidSetting(f"must be a text such as my_module:my_function, not {name!r}")
     try:
-        found: Any = import_module(module)
+        target: Any = import_module(module)
         for attribute in attributes.split("."):
-            found = getattr(found, attribute)
+            target = getattr(target, attribute)
     except Exception as error:  # the module is foreign code
         raise InvalidSetting(f"{name!r} cannot be imported: {error}") from error
-    if not callable(found):
+    if not callable(target):
         raise InvalidSetting(f"{name!r} is not a function")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = target
     return function
 
 
@@ -81,27 +81,27 @@ class PythonNode:
 
 async def _call_function(function: Callable[..., Any], arguments: tuple[Any, ...], context: NodeContext) -> Any:
     """Call a function of any kind and return its output."""
-    said: list[str] = []
+    texts: list[str] = []
     output: Any = None
     if inspect.isasyncgenfunction(function):
-        await _drive(function(*arguments), context, said)
+        await _drive(function(*arguments), context, texts)
     elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 (an object whose __call__ is async)
         output = await function(*arguments)
     else:
-        output = await in_thread(lambda: _call_in_thread(function, arguments, context, said))
+        output = await in_thread(lambda: _call_in_thread(function, arguments, context, texts))
         if inspect.isawaitable(output):
             output = await output
-    if not said:
+    if not texts:
         return output
-    context.emit({"type": "agent:text", "content": "".join(said)})
-    return {"text": "".join(said)} if output is None else output
+    context.emit({"type": "agent:text", "content": "".join(texts)})
+    return {"text": "".join(texts)} if output is None else output
 
 
-async def _drive(items: AsyncGenerator[Any, None], context: NodeContext, said: list[str]) -> None:
+async def _drive(items: AsyncGenerator[Any, None], context: NodeContext, texts: list[str]) -> None:
     try:
         count = 0
         async for item in items:
-            _emit_item(item, context, said)
+            _emit_item(item, context, texts)
             count += 1
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -110,17 +110,17 @@ async def _drive(items: AsyncGenerator[Any, None], context: NodeContext, said: l
 
 
 def _call_in_thread(
-    function: Callable[..., Any], arguments: tuple[Any, ...], context: NodeContext, said: list[str]
+    function: Callable[..., Any], arguments: tuple[Any, ...], context: NodeContext, texts: list[str]
 ) -> Any:
     result: Any = function(*arguments)
-    return _exhaust(result, context, said) if inspect.isgenerator(result) else result
+    return _exhaust(result, context, texts) if inspect.isgenerator(result) else result
 
 
-def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, said: list[str]) -> Any:
+def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, texts: list[str]) -> Any:
     try:
         while not context.stopped:
             try:
-                _emit_item(next(items), context, said)
+                _emit_item(next(items), context, texts)
             except StopIteration as end:
                 return end.value
     finally:
@@ -128,9 +128,9 @@ def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, said: list[s
     return None
 
 
-def _emit_item(item: Any, context: NodeContext, said: list[str]) -> None:
+def _emit_item(item: Any, context: NodeContext, texts: list[str]) -> None:
     if isinstance(item, str):
-        said.append(item)
+        texts.append(item)
         context.emit({"type": "agent:text:delta", "content": item})
     elif isinstance(item, Mapping) and isinstance(item.get("type"), str):
         context.emit(item)

@@ -7,6 +7,11 @@ There are two kinds of servers. Ours (``remote/server.py``) announces the comman
 the connection is kept while the run is paused, and closing it stops the run. Open Harness's own has one run for all
 clients and cannot start it: a turn resumes the paused run or sends its message to the running node, turns at one URL
 wait for each other, and a stop only pauses, because nothing could start the run again.
+
+That server says nothing when a client connects, so a run that paused and a node that waits silently look the same. The
+first message is tried as ``resume``, which a running node ignores. If a node then goes on that was running before, the
+message is sent to it, under the run id that its event names. If nothing comes, the page is told what is known, and the
+connection is kept: it will tell the state to the next message.
 """
 
 import asyncio
@@ -100,18 +105,25 @@ LOST: Final = "The connection to the flow was lost before the answer was complet
 LOST_WHILE_PAUSED: Final = "The connection to the flow was lost while it waited. Please start again."
 NO_TEXT: Final = "The flow needs text, but the message has none."
 NOT_WAITING: Final = "The flow cannot accept a message now: it is not running, and its server cannot start it."
+SILENT: Final = (
+    "The flow did not react to the message. It has ended, or a step is running that its server has not named since this"
+    " chat connected; such a step can be reached after its next event."
+)
 
 _KEPT_SECONDS: Final = 3600.0
 """How many seconds the connection of a paused or complete run is kept. The chat may be forgotten by then."""
 _ECHOES: Final = ("command:received", "flow:resumed")
 """Events that a server sends for any command, even one without effect."""
+_RESUMPTIONS: Final = ("flow:start", "node:start", "agent:start")
+"""The first event of a run that was really resumed; a node that was running goes on with another one."""
 
 
 class _SharedRun:
     """The run that all clients of one URL share.
 
-    After a turn that saw its end, the connection is kept: while it lasts, the run is known to be complete, and a host
-    that starts it again is noticed. When it is lost, the server may come back with another run, so nothing is known.
+    After a turn that saw its end, or to which nothing reacted, the connection is kept: while it lasts, what the run
+    does is known, and a host that starts it again is noticed. When it is lost, the server may come back with another
+    run, so nothing is known.
     """
 
     def __init__(self) -> None:
@@ -127,7 +139,7 @@ class _SharedRun:
         return self._link is not None and not self._link.lost and self._view.status == "complete"
 
     async def keep(self, link: Link, view: RunView, headers: Mapping[str, str]) -> None:
-        """Keep the connection of a turn whose run is complete."""
+        """Keep the connection of a turn, to see what its run does."""
         await self.close()
         loop = asyncio.get_running_loop()
         self._link, self._view, self._headers = link, view, headers
@@ -197,6 +209,7 @@ class RemoteRuntime:
         self._listeners = Listeners()
         self._is_reporting = False
         self._signs = 0
+        self._attempt: _Attempt | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -243,7 +256,7 @@ class RemoteRuntime:
         return self._view.snapshot()
 
     async def close(self) -> None:
-        """Close the connection that is kept while a run of its own is paused."""
+        """Close the connection that is kept while a run that this runtime started is paused."""
         if self._expiry is not None:
             self._expiry.cancel()
         if self._link is not None:
@@ -278,22 +291,23 @@ class RemoteRuntime:
         return snapshot
 
     async def _leave(self) -> None:
-        """Forget the run, and close the connection unless it tells that a shared run is complete."""
+        """Forget the run, and close the connection unless it will tell what a shared run does."""
         link, view = self._link, self._view
-        if link is not None and not link.lost and not link.starts_runs and view.status == "complete":
+        is_known = view.status in ("complete", "unknown")
+        if link is not None and not link.lost and not link.starts_runs and is_known:
             self._link = None
             await self._shared_run().keep(link, view, self._headers)
         await self.close()
         self._owns_run = False
         self._view = RunView()
 
-    async def _begin(self, given: dict[str, Any]) -> None:
+    async def _begin(self, flow_input: dict[str, Any]) -> None:
         link = await self._connected()
         if link.starts_runs:
             self._owns_run = True
-            await self._follow({"type": "run", "input": given})
+            await self._follow({"type": "run", "input": flow_input})
         else:
-            await self._join(str(given.get("message", "")))
+            await self._join(str(flow_input.get("message", "")))
 
     async def _go_on(self, message: str | None) -> None:
         if self._owns_run and (self._link is None or self._link.lost):  # the run ended with its connection
@@ -307,8 +321,8 @@ class RemoteRuntime:
             await self._join(message or "")
 
     async def _connected(self) -> Link:
-        if self._link is None and (kept := self._shared_run().take(self._headers)) is not None:
-            self._link, self._view = kept
+        if self._link is None and (connection := self._shared_run().take(self._headers)) is not None:
+            self._link, self._view = connection
             self._link.listen(self._receive, self._changed.set)
         if self._link is None:
             try:
@@ -342,7 +356,10 @@ class RemoteRuntime:
             await self._until(lambda: view.invocation is not None or view.has_ended, self._silence)
         if view.invocation is not None:
             await self._follow({"type": "send", "message": message, "runId": view.invocation})
-        elif view.status == "paused" or (view.status == "unknown" and not shared.is_complete):
+        elif view.status == "paused":
+            await self._follow({"type": "resume", "message": message}, silence=self._silence)
+        elif view.status == "unknown" and not shared.is_complete:
+            self._attempt = _Attempt(message)
             await self._follow({"type": "resume", "message": message}, silence=self._silence)
         else:
             raise PublicError(NOT_WAITING)
@@ -359,8 +376,12 @@ class RemoteRuntime:
         self._command(command)
         with _counted():
             if silence is not None and not await self._until(lambda: self._signs > 0, silence):
-                raise PublicError(NOT_WAITING)
+                self._view.status, self._attempt = "unknown", None
+                raise PublicError(SILENT)
             await self._until(lambda: self._view.has_ended, None)
+        if self._attempt is not None:  # the run that was not paused ended before another node started
+            self._attempt = None
+            raise PublicError(NOT_WAITING)
 
     async def _until(self, condition: Callable[[], bool], seconds: float | None) -> bool:
         """Wait until a condition holds, and return whether it does; raise if the connection is lost."""
@@ -380,11 +401,41 @@ class RemoteRuntime:
     def _receive(self, event: Event) -> None:
         self._view.receive(event)
         if self._is_reporting:
-            self._signs += event.get("type") not in _ECHOES
-            self._listeners.notify(event)
+            is_echo = event.get("type") in _ECHOES
+            self._signs += not is_echo
+            if self._attempt is not None:
+                self._attempt.echoes += [event] if is_echo else []
+                if not is_echo:
+                    self._prove(self._attempt, event)
+            if self._attempt is None or not is_echo:
+                self._listeners.notify(event)
             if self._view.has_ended:
                 self._is_reporting = False  # clients share the run; what follows belongs to the next turn
         self._changed.set()
+
+    def _prove(self, attempt: "_Attempt", event: Event) -> None:
+        """Learn from an event whether the run was resumed; if it was running before, send the message to its node."""
+        if event.get("type") in _RESUMPTIONS and not attempt.was_running:
+            self._attempt = None
+            for echo in attempt.echoes:
+                self._listeners.notify(echo)
+            return
+        attempt.was_running = True
+        if self._view.invocation is not None:
+            self._attempt = None
+            self._command({"type": "send", "message": attempt.message, "runId": self._view.invocation})
+
+
+class _Attempt:
+    """A message that was sent as ``resume`` to a run of which nothing was known.
+
+    ``echoes`` are events that say nothing about the run unless it was really resumed; they are held back until then.
+    """
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.echoes: list[Event] = []
+        self.was_running = False
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The server side of the WebSocket protocol: each connection has a runtime of its own, and may start it."""
+"""The server side of the WebSocket protocol: each connection has its own runtime, and may start it."""
 
 import asyncio
 import contextlib
@@ -22,9 +22,9 @@ from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.protocol.values import json_text, json_value, read_json
-from usechat.server.auth.origin import LocalPagesOnly
+from usechat.server import LocalPagesOnly
 from usechat.server.listening import listen, resolve
-from usechat.server.websocket import is_welcome
+from usechat.server.requests import is_welcome
 
 __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
 
@@ -107,7 +107,7 @@ def serve_runtime(
 
 
 class _LocalOnly:
-    """Refuses connections from pages of other sites, whatever name they use for this machine."""
+    """Refuses connections from pages of other sites, even if they use another name for this machine."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
@@ -181,8 +181,8 @@ class _Client:
             case "run" if self._runtime is not None:
                 self._end(_ONE_RUN)
             case "run":
-                given = command.get("input")
-                self._start(given if isinstance(given, dict) else {})
+                flow_input = command.get("input")
+                self._start(flow_input if isinstance(flow_input, dict) else {})
             case _ if self._runtime is None:
                 _logger.warning("a command was ignored: the run of its connection has not begun")
             case "resume":
@@ -191,10 +191,10 @@ class _Client:
             case _:
                 self._dispatch(self._runtime, command)
 
-    def _start(self, given: Mapping[str, Any]) -> None:
+    def _start(self, flow_input: Mapping[str, Any]) -> None:
         try:
             runtime = self._factory()
-        except Exception:  # whatever the user's code does
+        except Exception:  # the factory is foreign code
             _logger.exception("no runtime could be created")
             self._outgoing.put_nowait(_FAILED)
             return
@@ -203,11 +203,11 @@ class _Client:
         flow = getattr(runtime, "flow", None)
         if isinstance(flow, FlowDefinition):
             try:
-                given = self._inputs.with_text(flow, given)
+                flow_input = self._inputs.with_text(flow, flow_input)
             except PublicError as error:
                 self._refuse(flow, str(error))
                 return
-        self._spawn(runtime.run(given))
+        self._spawn(runtime.run(flow_input))
 
     def _refuse(self, flow: FlowDefinition, text: str) -> None:
         """Report a run that cannot start, in the events of Open Harness: its first node fails."""
@@ -276,11 +276,11 @@ def _text(value: Any) -> str | None:
 def _command_in(text: str) -> Mapping[str, Any] | None:
     """Return the command in a frame; the protocol says to ignore everything else."""
     try:
-        asked: Any = read_json(text)
+        frame: Any = read_json(text)
     except (ValueError, RecursionError):
-        asked = None
-    if isinstance(asked, dict) and asked.get("type") == "command" and isinstance(asked.get("command"), dict):
-        command: Mapping[str, Any] = asked["command"]
+        frame = None
+    if isinstance(frame, dict) and frame.get("type") == "command" and isinstance(frame.get("command"), dict):
+        command: Mapping[str, Any] = frame["command"]
         return command
     _logger.warning("a frame was ignored: it has no command")
     return None

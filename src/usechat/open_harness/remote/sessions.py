@@ -111,8 +111,8 @@ class SessionServer:
                     piece = await anext(pieces, b"")
                 if not piece:
                     return
-                for sent in decoder.receive(piece):
-                    if (event := _event_in(sent.data)) is not None:
+                for message in decoder.receive(piece):
+                    if (event := _event_in(message.data)) is not None:
                         yield event
 
     async def _ask(self, method: str, path: str, body: Any) -> Any:
@@ -198,10 +198,11 @@ class RemoteSession:
         self._silence = silence
         self._session_id: str | None = None
         self._status = "idle"
-        self._seen: set[str] = set()
+        self._event_ids: set[str] = set()
         self._question: Mapping[str, Any] | None = None
         self._listeners = Listeners()
         self._posts: set[asyncio.Task[None]] = set()
+        self._turn: asyncio.Task[None] | None = None
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
         """Start a session with the input's ``message``; return when the workflow is complete or requests input."""
@@ -213,19 +214,21 @@ class RemoteSession:
 
     def pause(self) -> None:
         """Interrupt the workflow; the session is kept."""
-        self._post_soon(lambda session_id: self._server.post(f"/sessions/{session_id}/pause", None))
+        self._interrupt("paused")
 
     def stop(self) -> None:
         """Interrupt the workflow. The only other way to stop it would delete the session."""
-        self.pause()
+        self._interrupt("aborted")
 
     def dispatch(self, command: Command) -> None:
         """Post the text of a ``send`` or ``reply`` as input of the session."""
         match command:
             case {"type": "send", "message": str(text)} | {"type": "reply", "content": str(text)}:
                 self._post_soon(lambda session_id: self._server.post(f"/sessions/{session_id}/input", {"input": text}))
-            case {"type": "abort" | "pause" | "stop"}:
+            case {"type": "pause"} | {"type": "abort", "resumable": True}:
                 self.pause()
+            case {"type": "abort" | "stop"}:
+                self.stop()
             case _:
                 raise LocalProtocolError(f"a session knows no command {command.get('type')!r}")
 
@@ -237,22 +240,36 @@ class RemoteSession:
         """Return the session's id and status."""
         return {"runId": self._session_id, "status": self._status, "outputs": {}, "nodeStatus": {}}
 
-    async def _owned(self, turn: Coroutine[Any, Any, None]) -> Snapshot:
+    async def _owned(self, work: Coroutine[Any, Any, None]) -> Snapshot:
         """Execute a turn. Cancelling it interrupts the workflow."""
         self._status = "running"
+        turn = self._turn = asyncio.get_running_loop().create_task(work, name="usechat turn of a session")
         try:
-            await turn
+            await asyncio.wait([turn])
         except asyncio.CancelledError:
-            self._status = "aborted"
+            turn.cancel()
+            await asyncio.wait([turn])
             self.stop()
             raise
-        except BaseException:
-            self._status = "aborted"
-            raise
         finally:
+            self._turn = None
             if self._posts:
                 await asyncio.wait(self._posts, timeout=self._server.connect_seconds)
+        if not turn.cancelled() and turn.exception() is not None:
+            self._status = "aborted"
+            turn.result()
         return self.get_snapshot()
+
+    def _interrupt(self, status: str) -> None:
+        """Interrupt the workflow and end the turn with the server's answer: no event reports an interruption."""
+
+        async def interrupt(session_id: str) -> None:
+            await self._server.post(f"/sessions/{session_id}/pause", None)
+            self._status = status
+            if self._turn is not None:
+                self._turn.cancel()
+
+        self._post_soon(interrupt)
 
     async def _begin(self, text: str) -> None:
         if not text:
@@ -284,7 +301,7 @@ class RemoteSession:
 
     async def _follow(self) -> None:
         """Pass on events to the end of the turn; after a silence, ask whether the session still runs."""
-        begin = start = len(self._seen)
+        begin = start = len(self._event_ids)
         silence, last_chance = self._silence, False
         while not await self._listen(start, silence):
             if last_chance:
@@ -293,7 +310,7 @@ class RemoteSession:
                 # The server may lose what happens while it goes over from history to live events: read all again.
                 last_chance, start, silence = True, begin, _HISTORY_SECONDS
             else:
-                start = len(self._seen)
+                start = len(self._event_ids)
 
     async def _listen(self, start: int, silence: float) -> bool:
         """Pass on events until the turn ends or none comes for some time. Return whether the turn ended."""
@@ -301,28 +318,28 @@ class RemoteSession:
         async with aclosing(self._server.events(str(self._session_id), lambda: position, silence)) as events:
             async for event in events:
                 self._pass_on(event)
-                position = len(self._seen)
+                position = len(self._event_ids)
                 if (status := _status_after(event)) is not None:
                     self._status = status
                     return True
         return False
 
     def _pass_on(self, event: Event) -> None:
-        if (event_id := str(event.get("id"))) in self._seen:
+        if (event_id := str(event.get("id"))) in self._event_ids:
             return
-        self._seen.add(event_id)
+        self._event_ids.add(event_id)
         self._listeners.notify(self._with_question(event))
 
     def _with_question(self, event: Event) -> Event:
         """Add to an answer the question that it answers: the newest server's ``input:received`` has no id."""
         match event:
-            case {"name": "input:requested", "payload": {"id": str()} as asked}:
-                self._question = asked
+            case {"name": "input:requested", "payload": {"id": str()} as question}:
+                self._question = question
             case {"name": "input:received", "payload": {"response": response} as received} if self._question:
-                known = {"id": self._question["id"], "value": response}
+                answer = {"id": self._question["id"], "value": response}
                 if self._question.get("type") == "approval":
-                    known["approved"] = _is_yes(response)
-                return {**event, "payload": {**known, **received}}
+                    answer["approved"] = _is_yes(response)
+                return {**event, "payload": {**answer, **received}}
         return event
 
     def _post_soon(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
