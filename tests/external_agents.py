@@ -18,10 +18,10 @@ from tests.redis_server import SERVERS, redis_server
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
+from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
 from usechat.server.endpoints import Endpoints
-from usechat.server.settings import Settings
-from usechat.server.turns import NO_HOOKS
+from usechat.server.hooks import NO_HOOKS
 from usechat.server.worker import AgentWorker
 from usechat.sources import HandsOver, as_source
 
@@ -38,10 +38,10 @@ def needs_agents_here(reason: str) -> pytest.MarkDecorator:
 class _Agents:
     """The agent worker of one app, started with the app's first turn."""
 
-    def __init__(self, answer: Any, url: str, prefix: str, lease: float, options: dict[str, Any]) -> None:
+    def __init__(self, agent: Any, url: str, prefix: str, lease: float, options: dict[str, Any]) -> None:
         runs = RedisRuns(url, prefix=prefix, lease=lease)
         turns = RedisTurns(runs, "agents")
-        self._worker = AgentWorker(answer, turns, version="v1", concurrency=1000, **options)
+        self._worker = AgentWorker(agent, turns, version="v1", concurrency=1000, **options)
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -64,12 +64,12 @@ def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Non
     prefixes = iter(range(10**9))
 
     def make_external(
-        self: Endpoints, answer: Any, *, store: RunStore, settings: Settings, observer: Any, **options: Any
+        self: Endpoints, agent: Any, *, store: RunStore, settings: Settings, observer: Any, **options: Any
     ) -> None:
         keeps_log, hooks = options.get("keep_log", True), options.get("hooks", NO_HOOKS)
         in_memory = keeps_log and isinstance(store, MemoryRuns)
-        if not in_memory or isinstance(as_source(answer), HandsOver):
-            make(self, answer, store=store, settings=settings, observer=observer, **options)
+        if not in_memory or isinstance(as_source(agent), HandsOver):
+            make(self, agent, store=store, settings=settings, observer=observer, **options)
             return
         prefix = f"app{os.getpid()}-{next(prefixes)}"
         runs = RedisRuns(url, prefix=prefix)
@@ -77,9 +77,11 @@ def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Non
         queue = RedisTurns(runs, "agents", forwarded_headers=headers)
         make(self, queue, store=runs, settings=settings, observer=observer, **options)
         worker_settings = msgspec.structs.replace(settings, approval_secret=None)
-        recording = {"chats": options.get("chats"), "titles": hooks.titles, "on_finish": hooks.on_finish}
+        chats = options.get("chats")
+        stored = None if chats is None else chats.store
+        recording = {"chats": stored, "titles": hooks.titles, "on_finish": hooks.on_finish}
         worker_options = {"settings": worker_settings, "observer": observer, **recording}
-        agents[self] = _Agents(answer, url, prefix, runs.lease, worker_options)
+        agents[self] = _Agents(agent, url, prefix, runs.lease, worker_options)
 
     async def begin_external(self: Endpoints, *arguments: Any, **options: Any) -> Any:
         if self in agents:

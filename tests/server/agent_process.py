@@ -17,7 +17,7 @@ import uvicorn
 from tests.plain_asgi import PLAIN_ASGI
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
-from usechat.server import ChatApp, Settings, Unobserved
+from usechat.server import ChatApp, Observer, Settings
 from usechat.server.worker import AgentWorker
 from usechat.sources import restartable
 from usechat.turn import Turn
@@ -65,7 +65,7 @@ def serve(descriptor: str, url: str, lease: str, database: str = "") -> None:
 async def work(kind: str, version: str, url: str, lease: str, database: str = "") -> None:
     agent = restartable(count) if kind == "restartable" else count
     turns = RedisTurns(RedisRuns(url, lease=float(lease)), _QUEUE)
-    options: dict[str, Any] = {"settings": Settings(), "observer": Unobserved(), "concurrency": 2}
+    options: dict[str, Any] = {"settings": Settings(), "observer": Observer(), "concurrency": 2}
     worker = AgentWorker(agent, turns, version=version, chats=chats_in(database), **options)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.work(drain=60)

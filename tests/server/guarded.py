@@ -14,7 +14,7 @@ from usechat.server import ChatApp
 from usechat.server.auth.bearer import bearer
 from usechat.server.auth.jwt import JsonWebTokens
 from usechat.server.auth.tokens import ApiTokens, new_api_token
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
 from usechat.turn import Turn
 
 NO_TOKEN = "The request carries no bearer token."
@@ -59,26 +59,26 @@ class Server:
         """Send one frame over a WebSocket; return the frames that answer it."""
         frame = {"type": kind, "requestId": "r1", "id": "c1", "headers": headers, "body": {}, "messages": MESSAGES}
         coming = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": json.dumps(frame)}]
-        answered = asyncio.Event()
-        told: list[dict[str, Any]] = []
+        end = asyncio.Event()
+        frames: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
             if not coming:
-                await answered.wait()
+                await end.wait()
                 return {"type": "websocket.disconnect", "code": 1000}
             return coming.pop(0)
 
         async def send(message: Any) -> None:
             if message["type"] == "websocket.send":
-                told.append(json.loads(message["text"]))
-                if told[-1]["type"] in ("end", "error", "no-active"):
-                    answered.set()
+                frames.append(json.loads(message["text"]))
+                if frames[-1]["type"] in ("end", "error", "no-active"):
+                    end.set()
 
         raw = [(name.encode(), value.encode()) for name, value in {"host": "example", **(handshake or {})}.items()]
         scope = {"type": "websocket", "path": "/api/chat/ws", "query_string": b"", "headers": raw, "scheme": "ws"}
         async with asyncio.timeout(60):
             await self.app(scope, receive, send)
-        return told
+        return frames
 
     async def readers(self, count: int) -> None:
         """Wait until so many streams have been opened."""
@@ -87,7 +87,7 @@ class Server:
                 await self.streams.opened.acquire()
 
 
-class Streams(Unobserved):
+class Streams(Observer):
     """Counts streams as they are opened."""
 
     def __init__(self) -> None:

@@ -1,10 +1,11 @@
 """`usechat serve` as a real process, on a free loopback port."""
 
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +28,9 @@ def question(text: str = "Hi", chat_id: str = "c1") -> dict[str, Any]:
     return {"id": chat_id, "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}]}
 
 
-def eventually(condition: Callable[[], object], what: str) -> None:
+def eventually(condition: Callable[[], object], what: str, *, seconds: float = PATIENCE) -> None:
     """Wait until this holds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.02)
@@ -52,23 +53,31 @@ class ServeProcess:
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.written
-        found = re.search(r"^usechat serves .* at (http://\S+)$", self.written, re.MULTILINE)
-        if found is None:
+        match = re.search(r'usechat serves .* at ((?:http://|unix:)[^\s"]+)', self.written)
+        if match is None:
             return False
-        self.url = found[1]
+        uds = match[1].removeprefix("unix:")
+        self.url = match[1] if uds == match[1] else "http://localhost"
+        transport = None if uds == match[1] else httpx2.HTTPTransport(uds=uds)
         try:
-            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            with httpx2.Client(transport=transport, timeout=5) as client:
+                return client.get(f"{self.url}/healthz").status_code == 200
         except httpx2.TransportError:
             return False
 
 
 @contextmanager
 def serve_process(
-    directory: Path, *arguments: str, command: str = "serve", is_app: bool = False
+    directory: Path,
+    *arguments: str,
+    command: str = "serve",
+    is_app: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[ServeProcess]:
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed.
 
-    An ASGI app (`is_app`) is served as it is: its workers read `USECHAT_TEST_PLAIN_ASGI` themselves.
+    An ASGI app (`is_app`) is served as it is: its workers read `USECHAT_TEST_PLAIN_ASGI` themselves. `environment` is
+    added to that of the test.
     """
     log = directory / "output.txt"
     # Workers are processes of their own, which only know the options.
@@ -79,6 +88,7 @@ def serve_process(
         process = subprocess.Popen(
             [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
             cwd=directory,
+            env={**os.environ, **(environment or {})},
             stdout=output,
             stderr=subprocess.STDOUT,
         )

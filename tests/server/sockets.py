@@ -38,9 +38,12 @@ class Client:
         self._received = bytearray()
 
     @classmethod
-    async def post(cls, port: int, path: str, chat_id: str, *, receive_buffer: int | None = None) -> Self:
+    async def post(
+        cls, port: int, path: str, chat_id: str, text: str = "hi", *, receive_buffer: int | None = None
+    ) -> Self:
         """Ask for an answer. A small buffer makes a client that does not read noticeable soon."""
-        body = {"id": chat_id, "messages": [{"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
+        message = {"id": f"id of {text}", "role": "user", "parts": [{"type": "text", "text": text}]}
+        body = {"id": chat_id, "messages": [message]}
         return await cls._ask(port, "POST", path, json.dumps(body).encode(), receive_buffer)
 
     @classmethod
@@ -68,11 +71,12 @@ class Client:
             assert piece, f"the stream ended before {text!r}: {self._received!r}"
             self._received += piece
 
-    async def rest(self) -> Body:
-        """Read to the end, whatever the end is, and close; return everything that came."""
+    async def rest(self, *, pause: float = 0) -> Body:
+        """Read to the end, with pauses, whatever the end is, and close; return everything that came."""
         try:
             while piece := await self._reader.read(65536):
                 self._received += piece
+                await asyncio.sleep(pause)
         except ConnectionError:
             pass
         self._writer.close()

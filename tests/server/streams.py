@@ -2,10 +2,10 @@
 
 import asyncio
 
-from usechat.server import Unobserved
+from usechat.server import Observer
 
 
-class Streams(Unobserved):
+class Streams(Observer):
     """Counts the streams that were opened and that nobody has waited for."""
 
     def __init__(self) -> None:

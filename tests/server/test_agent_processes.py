@@ -126,8 +126,8 @@ class Tier:
 async def until(condition: Any, what: str) -> None:
     deadline = monotonic() + 2 * PATIENCE
     while True:
-        found = condition()
-        if await found if asyncio.iscoroutine(found) else found:
+        result = condition()
+        if await result if asyncio.iscoroutine(result) else result:
             return
         assert monotonic() < deadline, f"never happened: {what}"
         await asyncio.sleep(0.05)
@@ -141,9 +141,9 @@ def redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def tier(redis: RedisServer, tmp_path: Path) -> AsyncIterator[Tier]:
-    made = Tier(redis, tmp_path)
-    yield made
-    await made.end()
+    instance = Tier(redis, tmp_path)
+    yield instance
+    await instance.end()
 
 
 async def ready(web: Web, workers: int) -> None:
@@ -338,8 +338,8 @@ async def test_a_redis_that_comes_back_with_its_data_keeps_waiting_turns(tier: T
 
 
 async def loaded(web: Web) -> tuple[list[str], list[str]]:
-    found = (await web.client.get("/api/chat/c1/messages")).json()
-    return texts(found["messages"]), list(found["outcomes"].values())
+    chat = (await web.client.get("/api/chat/c1/messages")).json()
+    return texts(chat["messages"]), list(chat["outcomes"].values())
 
 
 async def test_kill_9_of_a_worker_stores_the_answer_as_far_as_the_page_saw_it(tier: Tier) -> None:
@@ -351,17 +351,17 @@ async def test_kill_9_of_a_worker_stores_the_answer_as_far_as_the_page_saw_it(ti
     async with tier.send(web, "1000") as stream:
         await begun(stream)
         worker.kill()
-        seen = Body(await stream.rest(), complete=True).text
+        text = Body(await stream.rest(), complete=True).text
 
     async def is_stored() -> bool:
         return (await loaded(web))[1] == ["lost"]
 
     await until(is_stored, "the answer is stored")
-    assert (await loaded(web))[0] == ["1000", seen]
+    assert (await loaded(web))[0] == ["1000", text]
     tier.worker()
     async with tier.send(web, "3", message_id="u2") as stream:
         assert text_of(await stream.rest()) == counted(3)
-    assert await loaded(web) == (["1000", seen, "3", counted(3)], ["lost", "finished"])
+    assert await loaded(web) == (["1000", text, "3", counted(3)], ["lost", "finished"])
 
 
 async def test_a_restarted_answer_is_stored_once_and_whole(tier: Tier) -> None:

@@ -49,8 +49,8 @@ def named(_request: Any, _chat_id: str, _action: str) -> Identity:
 
 
 @asynccontextmanager
-async def client_of(answer: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    app = ChatApp(answer, metrics=False, settings=options.pop("settings", Settings(sdk="7")), **options)
+async def client_of(agent: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    app = ChatApp(agent, metrics=False, settings=options.pop("settings", Settings(sdk="7")), **options)
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=30) as client:
         yield client
@@ -118,10 +118,10 @@ async def test_a_stored_chat_keeps_its_agent() -> None:
 async def ask_to_delete(client: httpx2.AsyncClient) -> dict[str, Any]:
     """Let the coder ask for an approval; return its answer as a page sends it that approves."""
     await say(client, user("u1", "delete"), agent="coder")
-    *_, asked = (await client.get("/api/chat/c1/messages")).json()["messages"]
-    part = next(part for part in asked["parts"] if part.get("state") == "approval-requested")
+    *_, message = (await client.get("/api/chat/c1/messages")).json()["messages"]
+    part = next(part for part in message["parts"] if part.get("state") == "approval-requested")
     part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
-    return cast("dict[str, Any]", asked)
+    return cast("dict[str, Any]", message)
 
 
 async def test_an_approval_goes_to_the_agent_that_asked_whatever_the_body_says() -> None:

@@ -17,6 +17,8 @@ from tests.server.process import question
 from usechat.server import Settings, cancel_after, chat_response
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.quick
+
 GATES = Gates()
 ENDED: dict[str, tuple[str, float]] = {}
 SETTINGS = {
@@ -58,10 +60,10 @@ def served() -> Iterator[Served]:
 def ask_and_go(served: Served, name: str) -> None:
     """Ask, read the beginning of the answer, and close the connection."""
     with httpx2.stream("POST", served.url(name), json=question(chat_id=name), timeout=PATIENCE) as response:
-        seen = b""
+        content = b""
         pieces = response.iter_bytes()
-        while b"one " not in seen:
-            seen += next(pieces)
+        while b"one " not in content:
+            content += next(pieces)
 
 
 @pytest.mark.parametrize("name", ["default", "other", "cancel"])
@@ -83,8 +85,8 @@ def test_a_run_goes_on_without_its_page_and_saves_the_answer(served: Served, nam
 
 
 def test_a_run_waits_as_long_as_it_is_told(served: Served) -> None:
-    gone = monotonic()
+    start = monotonic()
     ask_and_go(served, "short")
     eventually(lambda: "short" in ENDED, "the agent is stopped")
     outcome, when = ENDED["short"]
-    assert (outcome, when - gone >= 0.5) == ("cancelled", True)
+    assert (outcome, when - start >= 0.5) == ("cancelled", True)

@@ -21,6 +21,8 @@ from usechat.errors import InvalidSetting
 from usechat.server import ChatApp, Feedback, Identity, Settings
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 
 async def agent(turn: Turn) -> AsyncIterator[str]:
     yield f"You said {turn.text}."
@@ -73,8 +75,8 @@ async def test_the_list_has_the_last_changed_chats_first_in_pages(client: httpx2
             None,
             False,
         )
-    found = await get(client, "/api/chats?q=said%20QUESTION%201")
-    assert [chat["id"] for chat in found["chats"]] == ["c1"]
+    page = await get(client, "/api/chats?q=said%20QUESTION%201")
+    assert [chat["id"] for chat in page["chats"]] == ["c1"]
 
 
 async def test_a_chat_is_loaded_with_what_stands_beside_its_messages(client: httpx2.AsyncClient) -> None:
@@ -93,8 +95,8 @@ async def test_a_chat_is_loaded_with_what_stands_beside_its_messages(client: htt
 
 async def test_the_state_of_a_chat_stands_beside_what_the_list_says(client: httpx2.AsyncClient) -> None:
     await say(client, "Hi")
-    found = await get(client, "/api/chat/c1")
-    assert (found["id"], found["title"], found["running"], found["state"]) == ("c1", "Hi", False, "finished")
+    state = await get(client, "/api/chat/c1")
+    assert (state["id"], state["title"], state["running"], state["state"]) == ("c1", "Hi", False, "finished")
 
 
 async def test_a_chat_is_renamed_archived_and_shown_on_another_branch(client: httpx2.AsyncClient) -> None:
@@ -158,13 +160,13 @@ async def test_a_message_is_rated(client: httpx2.AsyncClient) -> None:
 async def test_feedback_is_changed_and_withdrawn(client: httpx2.AsyncClient) -> None:
     await say(client, "Hi")
     head = (await get(client, "/api/chat/c1/messages"))["headId"]
-    seen = []
+    values = []
     for value in ({"rating": "good"}, {"rating": "bad"}, None):
         headers = {"content-type": "application/json"}
         address = f"/api/chat/c1/messages/{head}/feedback"
         assert (await client.put(address, content=json.dumps(value), headers=headers)).status_code == 204
-        seen.append((await get(client, "/api/chat/c1/messages"))["feedback"])
-    assert seen == [{head: {"rating": "good"}}, {head: {"rating": "bad"}}, {}]
+        values.append((await get(client, "/api/chat/c1/messages"))["feedback"])
+    assert values == [{head: {"rating": "good"}}, {head: {"rating": "bad"}}, {}]
 
 
 async def test_each_version_of_an_answer_keeps_its_feedback(client: httpx2.AsyncClient) -> None:
@@ -177,8 +179,8 @@ async def test_each_version_of_an_answer_keeps_its_feedback(client: httpx2.Async
         address = f"/api/chat/c1/messages/{message_id}/feedback"
         assert (await client.put(address, json={"rating": rating})).status_code == 204
     assert (await get(client, "/api/chat/c1/messages"))["feedback"] == {second: {"rating": "good"}}
-    shown = await client.patch("/api/chat/c1", json={"headId": first})
-    assert shown.status_code == 200
+    response = await client.patch("/api/chat/c1", json={"headId": first})
+    assert response.status_code == 200
     assert (await get(client, "/api/chat/c1/messages"))["feedback"] == {first: {"rating": "bad"}}
 
 
@@ -209,21 +211,21 @@ async def test_a_large_file_has_an_address_of_its_own(client: httpx2.AsyncClient
     url = f"data:image/png;base64,{base64.b64encode(data).decode()}"
     part = {"type": "file", "mediaType": "image/png", "url": url}
     await say(client, "Hi", message={"parts": [part, {"type": "text", "text": "Hi"}]})
-    shown = (await get(client, "/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
-    assert shown.startswith("http://a/api/chat/c1/files/")
-    response = await client.get(shown)
+    address = (await get(client, "/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
+    assert address.startswith("http://a/api/chat/c1/files/")
+    response = await client.get(address)
     assert (response.content, response.headers["content-type"]) == (data, "image/png")
     assert "sandbox" in response.headers["content-security-policy"]
-    again = {"parts": [{**part, "url": shown}, {"type": "text", "text": "Hi"}]}
+    again = {"parts": [{**part, "url": address}, {"type": "text", "text": "Hi"}]}
     await say(client, "Hi", message=again, trigger=REGENERATE)
     assert len((await chats.load("c1", owner="ada")).messages) == 2, "the same file is the same message"
-    assert (await client.get(shown, headers={"x-name": "bob"})).status_code == 404
+    assert (await client.get(address, headers={"x-name": "bob"})).status_code == 404
 
 
 async def test_a_chat_of_somebody_else_is_not_found_on_any_route(client: httpx2.AsyncClient) -> None:
     await say(client, "Hi")
     head = (await get(client, "/api/chat/c1/messages"))["headId"]
-    asked: list[tuple[str, str, Any]] = [
+    requests: list[tuple[str, str, Any]] = [
         ("POST", "/api/chat", {"id": "c1", "message": user("u2")}),
         ("GET", "/api/chat/c1", None),
         ("POST", "/api/chat/c1/stop", None),
@@ -239,9 +241,9 @@ async def test_a_chat_of_somebody_else_is_not_found_on_any_route(client: httpx2.
     ]
     statuses = {
         (method, path): (await client.request(method, path, json=body, headers={"x-name": "bob"})).status_code
-        for method, path, body in asked
+        for method, path, body in requests
     }
-    assert statuses == {(method, path): 404 for method, path, _ in asked}
+    assert statuses == {(method, path): 404 for method, path, _ in requests}
     assert (await client.get("/api/chat/c1/stream", headers={"x-name": "bob"})).status_code == 204
     listed = await client.get("/api/chats?q=Hi", headers={"x-name": "bob"})
     assert listed.json() == {"chats": [], "nextCursor": None, "hasMore": False}
@@ -308,11 +310,11 @@ async def test_a_running_answer_is_named_as_its_agent_names_it(chats: ChatStore)
 
     app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30) as client:
-        asked = asyncio.ensure_future(say(client, "Hi"))
+        task = asyncio.ensure_future(say(client, "Hi"))
         await asyncio.wait_for(named_it.wait(), 30)
         assert (await get(client, "/api/chat/c1/messages"))["running"] == {"messageId": "mine"}
         goes_on.set()
-        await asked
+        await task
         assert (await get(client, "/api/chat/c1/messages"))["headId"] == "mine"
     await app.shut_down()
 
@@ -321,8 +323,8 @@ async def test_without_authentication_there_is_neither_list_nor_export() -> None
     app = ChatApp(agent, chats=MemoryChats(), settings=Settings(sdk="7"), metrics=False)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30) as client:
         await say(client, "Hi")
-        found = [(await client.get(path)).status_code for path in ("/api/chats", "/api/chat/c1/export")]
-        assert found == [404, 404]
+        statuses = [(await client.get(path)).status_code for path in ("/api/chats", "/api/chat/c1/export")]
+        assert statuses == [404, 404]
         assert (await client.get("/api/chat/c1/messages")).status_code == 200
     await app.shut_down()
 
@@ -335,29 +337,29 @@ async def test_a_file_of_a_mounted_app_has_an_address_below_the_mount(chats: Cha
         url = f"data:image/png;base64,{base64.b64encode(b'x' * 30_000).decode()}"
         message = {**user("u1", "Hi", {"type": "file", "mediaType": "image/png", "url": url})}
         await client.post("/under/a/prefix/api/chat", json={"id": "c1", "message": message})
-        shown = (await get(client, "/under/a/prefix/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
-        assert shown.startswith("http://a/under/a/prefix/api/chat/c1/files/")
-        assert (await client.get(shown)).content == b"x" * 30_000
+        address = (await get(client, "/under/a/prefix/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
+        assert address.startswith("http://a/under/a/prefix/api/chat/c1/files/")
+        assert (await client.get(address)).content == b"x" * 30_000
     await app.shut_down()
 
 
 async def test_feedback_is_given_to_the_application_once_it_is_stored(chats: ChatStore) -> None:
-    given: list[tuple[Feedback, Any]] = []
+    calls: list[tuple[Feedback, Any]] = []
 
     async def on_feedback(feedback: Feedback) -> None:
         stored = (await chats.load(feedback.chat_id, owner="ada")).feedback
-        given.append((feedback, stored.get(feedback.message_id)))
+        calls.append((feedback, stored.get(feedback.message_id)))
 
     async with feedback_client(chats, on_feedback) as (client, address):
         for value in ({"rating": "good", "why": ["short"]}, None):
             assert (
                 await client.put(address, content=json.dumps(value), headers={"content-type": "application/json"})
             ).status_code == 204
-    assert [(feedback.chat_id, feedback.value, feedback.identity.subject) for feedback, _ in given] == [
+    assert [(feedback.chat_id, feedback.value, feedback.identity.subject) for feedback, _ in calls] == [
         ("c1", {"rating": "good", "why": ["short"]}, "ada"),
         ("c1", None, "ada"),
     ]
-    assert [stored for _, stored in given] == [{"rating": "good", "why": ["short"]}, None]
+    assert [stored for _, stored in calls] == [{"rating": "good", "why": ["short"]}, None]
 
 
 async def test_a_feedback_hook_that_fails_is_logged_and_the_feedback_stays(

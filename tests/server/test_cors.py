@@ -23,21 +23,25 @@ async def ask(app: ASGIApp, method: str, headers: Mapping[str, str], **options: 
 
 
 async def preflight(app: ASGIApp, origin: str, headers: str) -> httpx2.Response:
-    asked = {"origin": origin, "access-control-request-method": "POST", "access-control-request-headers": headers}
-    return await ask(app, "OPTIONS", asked)
+    request_headers = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": headers,
+    }
+    return await ask(app, "OPTIONS", request_headers)
 
 
-def answer(_turn: object) -> str:
+def agent(_turn: object) -> str:
     return "Hello!"
 
 
 def test_without_origins_the_app_stays_as_it_is() -> None:
-    app = ChatApp(answer)
+    app = ChatApp(agent)
     assert with_cors(app, []) is app
 
 
 async def test_without_origins_a_page_elsewhere_is_not_let_in() -> None:
-    response = await preflight(ChatApp(answer), PAGE, "content-type")
+    response = await preflight(ChatApp(agent), PAGE, "content-type")
     assert response.status_code == 405
     assert "access-control-allow-origin" not in response.headers
 
@@ -47,7 +51,7 @@ async def test_without_origins_a_page_elsewhere_is_not_let_in() -> None:
     ["content-type", "authorization,content-type,x-ai-sdk", "content-type,user-agent", "content-type,if-match"],
 )
 async def test_a_named_page_may_send_what_the_ai_sdk_sends(headers: str) -> None:
-    response = await preflight(with_cors(ChatApp(answer), [PAGE]), PAGE, headers)
+    response = await preflight(with_cors(ChatApp(agent), [PAGE]), PAGE, headers)
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == PAGE
     assert response.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE"
@@ -56,23 +60,24 @@ async def test_a_named_page_may_send_what_the_ai_sdk_sends(headers: str) -> None
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://page.example", "https://page.example.evil", "null"])
 async def test_other_pages_may_not(origin: str) -> None:
-    app = with_cors(ChatApp(answer), [PAGE])
+    app = with_cors(ChatApp(agent), [PAGE])
     assert (await preflight(app, origin, "content-type")).status_code == 400
     response = await ask(app, "POST", {"origin": origin}, json=BODY)
     assert "access-control-allow-origin" not in response.headers
 
 
 async def test_a_stream_keeps_its_headers_and_can_be_read_by_the_page() -> None:
-    response = await ask(with_cors(ChatApp(answer), [PAGE]), "POST", {"origin": PAGE}, json=BODY)
+    response = await ask(with_cors(ChatApp(agent), [PAGE]), "POST", {"origin": PAGE}, json=BODY)
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == PAGE
-    assert response.headers["access-control-expose-headers"] == "etag, x-vercel-ai-ui-message-stream"
+    exposed = "etag, x-vercel-ai-ui-message-stream, x-workflow-run-id, x-workflow-stream-tail-index"
+    assert response.headers["access-control-expose-headers"] == exposed
     assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
     assert response.headers["content-type"] == "text/event-stream"
 
 
 async def test_headers_of_one_answer_do_not_stay_for_the_next() -> None:
-    app = with_cors(ChatApp(answer), [PAGE])
+    app = with_cors(ChatApp(agent), [PAGE])
     await ask(app, "POST", {"origin": PAGE}, json=BODY)
     assert "access-control-allow-origin" not in (await ask(app, "POST", {}, json=BODY)).headers
 
@@ -81,14 +86,14 @@ async def test_a_refusal_can_be_read_by_the_page() -> None:
     async def refuse(_request: object, _chat_id: str, _action: Action) -> None:
         raise Unauthenticated("Who are you?")
 
-    app = with_cors(ChatApp(answer, authorize=refuse), [PAGE])
+    app = with_cors(ChatApp(agent, authorize=refuse), [PAGE])
     response = await ask(app, "POST", {"origin": PAGE}, json=BODY)
     assert (response.status_code, response.text) == (401, "Who are you?")
     assert response.headers["access-control-allow-origin"] == PAGE
 
 
 async def test_a_star_lets_every_page_ask_without_cookies() -> None:
-    response = await preflight(with_cors(ChatApp(answer), ["*"]), PAGE, "authorization,content-type")
+    response = await preflight(with_cors(ChatApp(agent), ["*"]), PAGE, "authorization,content-type")
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == "*"
     assert "access-control-allow-credentials" not in response.headers
@@ -99,4 +104,4 @@ async def test_a_star_lets_every_page_ask_without_cookies() -> None:
 )
 def test_what_no_browser_would_send_is_refused(origin: str) -> None:
     with pytest.raises(ValueError, match="is not an origin"):
-        with_cors(ChatApp(answer), [origin])
+        with_cors(ChatApp(agent), [origin])

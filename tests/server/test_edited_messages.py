@@ -9,13 +9,15 @@ import pytest
 
 from tests.redis_server import redis_server
 from tests.server.sockets import Body
-from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import message_digest
+from usechat.runs.settings import Conflict
 from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
+
+pytestmark = pytest.mark.external_agents
 
 
 class Agent:

@@ -21,6 +21,8 @@ from usechat.server import ChatApp, Settings
 from usechat.server.requests import Action, AuthorizeFunction
 from usechat.turn import Identity, Turn
 
+pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
+
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 BODY: dict[str, Any] = {"id": "c1", "messages": [USER]}
 
@@ -29,9 +31,9 @@ async def echo(turn: Turn) -> AsyncIterator[Any]:
     yield f"You said {turn.text}"
 
 
-def app(answer: Any = echo, **options: Any) -> ChatApp:
+def app(agent: Any = echo, **options: Any) -> ChatApp:
     settings = Settings(sdk="7", **options.pop("settings", {}))
-    return ChatApp(answer, settings=settings, **options)
+    return ChatApp(agent, settings=settings, **options)
 
 
 def client(served: ChatApp) -> httpx2.AsyncClient:
@@ -58,7 +60,10 @@ async def test_a_turn_and_its_headers() -> None:
     async with client(app()) as http:
         response = await http.post("/api/chat", json=BODY)
     assert response.status_code == 200
+    run = response.headers["x-workflow-run-id"]
+    assert (run.startswith("run~"), run.endswith("~c1")) == (True, True)
     assert dict(response.headers) == {
+        "x-workflow-run-id": run,
         "content-type": "text/event-stream",
         "cache-control": "no-cache, no-transform",
         "connection": "keep-alive",
@@ -78,7 +83,13 @@ async def test_a_turn_and_its_headers() -> None:
         pytest.param(b"nope", {}, 400, "JSON", id="no-json"),
         pytest.param(b"[]", {}, 400, "object", id="no-object"),
         pytest.param(b'{"messages": []}', {}, 400, "user message", id="no-user-message"),
-        pytest.param(b"{}", {"content-type": "text/plain"}, 400, "'text/plain' is not supported", id="a form's type"),
+        pytest.param(
+            b"{}",
+            {"content-type": "text/plain", "origin": "https://other.example"},
+            400,
+            "A page of https://other.example may not send text/plain",
+            id="a form of another site",
+        ),
         pytest.param(b"{}", {"content-type": ""}, 400, "'' is not supported; send application/json", id="no type"),
         pytest.param(b"{}", {"content-type": "image/png"}, 400, "'image/png' is not supported", id="content-type"),
         pytest.param(b'{"messages": [' + b" " * 2000 + b"]}", {}, 413, "1000", id="too-large"),
@@ -160,7 +171,7 @@ async def test_state_stop_and_resume_of_a_chat_that_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "state"),
+    ("output", "state"),
     [
         ([], "finished"),
         ([parts.Start("named-1")], "finished"),
@@ -168,15 +179,15 @@ async def test_state_stop_and_resume_of_a_chat_that_ended() -> None:
         ([5], "failed"),
     ],
 )
-async def test_the_state_tells_how_the_last_run_ended(said: list[Any], state: str) -> None:
+async def test_the_state_tells_how_the_last_run_ended(output: list[Any], state: str) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
-        for part in said:
+        for part in output:
             yield part
 
     async with client(app(agent)) as http:
         message = message_of_any((await http.post("/api/chat", json=BODY)).content)
-        known = (await http.get("/api/chat/c1")).json()
-    assert (known["state"], known["messageId"], bool(known["runId"])) == (state, message["id"], True)
+        run = (await http.get("/api/chat/c1")).json()
+    assert (run["state"], run["messageId"], bool(run["runId"])) == (state, message["id"], True)
 
 
 @needs_agents_here("the id that an agent gives to its message is stored at the end of the run")
@@ -188,17 +199,17 @@ async def test_the_state_of_a_run_that_goes_on_and_is_stopped() -> None:
     async with client(app(agent)) as http:
         answering = asyncio.ensure_future(http.post("/api/chat", json=BODY))
         async with asyncio.timeout(30):
-            while '"named-1"' not in (found := await http.get("/api/chat/c1")).text:  # noqa: ASYNC110
+            while '"named-1"' not in (response := await http.get("/api/chat/c1")).text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert found.json()["state"] == "running"
+        assert response.json()["state"] == "running"
         assert (await http.post("/api/chat/c1/stop")).status_code == 204
         assert (await http.get("/api/chat/c1")).json()["state"] == "stopped"
         assert (await answering).text.endswith("data: [DONE]\n\n")
 
 
 async def test_the_files_of_a_request_are_not_fetched() -> None:
-    asked: list[Any] = []
-    web = await asyncio.start_server(lambda *connection: asked.append(connection), "127.0.0.1", 0)
+    connections: list[Any] = []
+    web = await asyncio.start_server(lambda *connection: connections.append(connection), "127.0.0.1", 0)
     url = f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/picture.png"
     file = {"type": "file", "mediaType": "image/png", "url": url}
 
@@ -207,14 +218,14 @@ async def test_the_files_of_a_request_are_not_fetched() -> None:
 
     async with web, client(app(agent)) as http:
         response = await http.post("/api/chat", json={"id": "c1", "messages": [{**USER, "parts": [file]}]})
-    assert (f"You sent {url}" in response.text, asked) == (True, [])
+    assert (f"You sent {url}" in response.text, connections) == (True, [])
 
 
 async def test_outputs_of_calls_that_nobody_waits_for_are_not_taken() -> None:
-    taken: list[str] = []
+    call_ids: list[str] = []
 
     async def agent(turn: Turn) -> AsyncIterator[Any]:
-        taken.extend(output.tool_call_id for output in turn.tool_outputs)
+        call_ids.extend(output.tool_call_id for output in turn.tool_outputs)
         if not turn.request.continues:
             yield parts.ToolCall("t1", "ask", {})
 
@@ -226,7 +237,7 @@ async def test_outputs_of_calls_that_nobody_waits_for_are_not_taken() -> None:
         ]
         body = {"id": "c1", "messages": [USER, {**message, "parts": outputs}], "messageId": message["id"]}
         assert (await http.post("/api/chat", json=body)).status_code == 200
-    assert taken == ["t1"]
+    assert call_ids == ["t1"]
 
 
 async def test_health_and_readiness() -> None:
@@ -277,14 +288,14 @@ async def asks(turn: Turn) -> AsyncIterator[Any]:
 
 def answered(message: Any, *, approved: bool = True, **changes: Any) -> dict[str, Any]:
     """Answer the approval, as the page does; changes are what a forger would try."""
-    told = []
+    new_parts = []
     for part in message["parts"]:
         if part.get("state") == "approval-requested":
             approval = {**part["approval"], "approved": approved, **changes.get("approval", {})}
-            told.append({**part, "state": "approval-responded", "approval": approval, **changes.get("part", {})})
+            new_parts.append({**part, "state": "approval-responded", "approval": approval, **changes.get("part", {})})
         else:
-            told.append(part)
-    return {"id": "c1", "messages": [USER, {**message, "parts": told}], "messageId": message["id"]}
+            new_parts.append(part)
+    return {"id": "c1", "messages": [USER, {**message, "parts": new_parts}], "messageId": message["id"]}
 
 
 @pytest.mark.parametrize(("approved", "state"), [(True, "output-available"), (False, "output-denied")])
@@ -339,11 +350,11 @@ async def test_a_signed_question_is_checked_where_the_client_has_no_approvals() 
     settings = Settings(sdk="5", approval_secret="s3cret")
     async with client(ChatApp(asks, settings=settings)) as http:
         message = message_of((await http.post("/api/chat", json=BODY)).content, "5")
-    told = [
+    new_parts = [
         {**part, "state": "output-available", "output": {"approved": True}} if part["type"] == "tool-approval" else part
         for part in message["parts"]
     ]
-    body = {"id": "c1", "messages": [USER, {**message, "parts": told}], "messageId": message["id"]}
+    body = {"id": "c1", "messages": [USER, {**message, "parts": new_parts}], "messageId": message["id"]}
     for served, status in ((ChatApp(asks, settings=settings), 200), (ChatApp(asks, settings=Settings(sdk="5")), 422)):
         async with client(served) as http:
             response = await http.post("/api/chat", json=body)

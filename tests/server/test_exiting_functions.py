@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.process import PATIENCE, question
 from usechat.runs.run import RunInfo
-from usechat.server import ChatApp, Settings, Unobserved
+from usechat.server import ChatApp, Observer, Settings
 from usechat.turn import Turn
 
 
@@ -34,7 +34,7 @@ async def is_cancelled(*_arguments: Any) -> Any:
     raise asyncio.CancelledError
 
 
-class Exiting(Unobserved):
+class Exiting(Observer):
     def run_started(self, info: RunInfo) -> None:
         exits(info)
 

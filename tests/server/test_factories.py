@@ -19,6 +19,8 @@ from usechat.server import ChatApp, chat_response
 from usechat.sources import FactorySource, as_source
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 HAPPENED: list[str] = []
 
 
@@ -105,7 +107,7 @@ def test_a_factory_that_fails_at_the_start_is_told_by_the_place_in_its_own_code(
     program = "import sys; from usechat.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "serve", "my_app:make_agent", "--port", "0"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 3
+    assert (ended.returncode, ended.stdout) == (3, "")
     places = re.findall(r'File "(.*)", line (\d+), in (.*)', ended.stderr)
     file = str(tmp_path / "my_app.py")
     assert places == [(file, "2", "make_agent"), (file, "6", "find_key")]
@@ -114,17 +116,17 @@ def test_a_factory_that_fails_at_the_start_is_told_by_the_place_in_its_own_code(
 
 async def failed_start(app: ChatApp) -> str:
     """Start an app as a server does, and return why it fails."""
-    told: list[Any] = []
+    messages: list[Any] = []
 
     async def receive() -> Any:
         return {"type": "lifespan.startup"}
 
     async def send(message: Any) -> None:
-        told.append(message)
+        messages.append(message)
 
     with contextlib.suppress(Exception):
         await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
-    (message,) = told
+    (message,) = messages
     assert message["type"] == "lifespan.startup.failed"
     return str(message["message"])
 

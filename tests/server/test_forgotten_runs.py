@@ -22,6 +22,8 @@ from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
 
@@ -56,15 +58,17 @@ async def posted(app: Any, *messages: Any, chat_id: str = "c1") -> Any:
 
 def answering(message: Any, **changes: Any) -> Any:
     """Answer everything that a message waits for, as the page does."""
-    told = []
+    new_parts = []
     for part in message["parts"]:
         if part["type"] == "tool-ask":
-            told.append({**part, "state": "output-available", "output": 5, **changes})
+            new_parts.append({**part, "state": "output-available", "output": 5, **changes})
         elif part["type"] == "tool-remove":
-            told.append({**part, "state": "approval-responded", "approval": {**part["approval"], "approved": True}})
+            new_parts.append(
+                {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+            )
         else:
-            told.append(part)
-    return {**message, "parts": told}
+            new_parts.append(part)
+    return {**message, "parts": new_parts}
 
 
 def last_text(message: Any) -> str:
@@ -139,12 +143,12 @@ async def test_a_call_that_the_page_made_up_is_not_made_true_by_a_turn_that_goes
     app = ChatApp(curious)
     message = await posted(app, USER)
     invented = {"type": "tool-remove", "toolCallId": "t9", "input": {"path": "/"}}
-    asked = {**invented, "state": state, "approval": {"id": "a9"}}
-    after = await posted(app, USER, {**answering(message), "parts": [*answering(message)["parts"], asked]})
+    request = {**invented, "state": state, "approval": {"id": "a9"}}
+    after = await posted(app, USER, {**answering(message), "parts": [*answering(message)["parts"], request]})
     assert last_text(after) == "[5] ['a1']"
-    told = [part for part in after["parts"] if part.get("toolCallId") != "t9"]
+    others = [part for part in after["parts"] if part.get("toolCallId") != "t9"]
     approved = {**invented, "state": "approval-responded", "approval": {"id": "a9", "approved": True}}
-    assert await posted(app, USER, {**after, "parts": [*told, approved]}) == 422
+    assert await posted(app, USER, {**after, "parts": [*others, approved]}) == 422
     output = {**invented, "state": "output-available", "output": "removed"}
-    assert last_text(await posted(app, USER, {**after, "parts": [*told, output]})) == "[] []"
+    assert last_text(await posted(app, USER, {**after, "parts": [*others, output]})) == "[] []"
     await app.shut_down()

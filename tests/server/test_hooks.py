@@ -21,6 +21,8 @@ from usechat.errors import InvalidSetting
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
 
+pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
+
 
 async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
     if turn.text == "fail":
@@ -45,8 +47,8 @@ def in_own_route(**hooks: Any) -> Any:
 
 @pytest.fixture(params=[in_chat_app, in_own_route])
 def app_with(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    made: Callable[..., Any] = request.param
-    return made
+    make_app: Callable[..., Any] = request.param
+    return make_app
 
 
 async def post(app: Any, *messages: Any, **body: Any) -> Body:
@@ -58,30 +60,30 @@ async def post(app: Any, *messages: Any, **body: Any) -> Body:
 
 
 @pytest.mark.parametrize(
-    ("question", "said", "outcome"), [("Hi", "Hi", "finished"), ("fail", "Half", "failed"), ("where", "", "waiting")]
+    ("question", "text", "outcome"), [("Hi", "Hi", "finished"), ("fail", "Half", "failed"), ("where", "", "waiting")]
 )
 async def test_on_finish_gets_the_message_the_turn_and_the_outcome(
-    app_with: Callable[..., Any], question: str, said: str, outcome: str
+    app_with: Callable[..., Any], question: str, text: str, outcome: str
 ) -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     async def save(message: Any, turn: Turn, outcome: str) -> None:
         await asyncio.sleep(0)
-        seen.append((message, turn.chat_id, texts(turn.messages), outcome))
+        calls.append((message, turn.chat_id, texts(turn.messages), outcome))
 
-    sent = await post(app_with(on_finish=save), user("u1", question))
-    [(message, *rest)] = seen
-    assert (texts([message]), message["id"], rest) == ([said], sent.message_id, ["c1", [question], outcome])
+    body = await post(app_with(on_finish=save), user("u1", question))
+    [(message, *rest)] = calls
+    assert (texts([message]), message["id"], rest) == ([text], body.message_id, ["c1", [question], outcome])
 
 
 async def test_a_plain_function_may_save_and_load(app_with: Callable[..., Any]) -> None:
-    seen: list[Any] = []
+    roles: list[Any] = []
     hooks = {
-        "on_finish": lambda message, _turn, _outcome: seen.append(message["role"]),
+        "on_finish": lambda message, _turn, _outcome: roles.append(message["role"]),
         "load": lambda _turn: [user("u1", "One"), answer("a1", "First.")],
     }
     assert (await post(app_with(**hooks), user("u2", "Two"))).text == "One | First. | Two"
-    assert seen == ["assistant"]
+    assert roles == ["assistant"]
 
 
 async def test_a_plain_function_does_not_delay_other_chats(app_with: Callable[..., Any]) -> None:
@@ -116,24 +118,24 @@ async def test_what_load_returns_is_the_history_whatever_the_page_sends(app_with
 async def test_on_finish_that_raises_is_logged_and_the_page_gets_its_end(
     app_with: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def save(*_given: object) -> None:
+    def save(*_arguments: object) -> None:
         raise ValueError("secret")
 
     with caplog.at_level(logging.ERROR, "usechat.chats"):
-        said = await post(app_with(on_finish=save), user("u1", "Hi"))
-    assert said.text == "Hi"
-    assert b"secret" not in said.data
+        body = await post(app_with(on_finish=save), user("u1", "Hi"))
+    assert body.text == "Hi"
+    assert b"secret" not in body.data
     assert [record.getMessage().partition("; reference ")[0] for record in caplog.records] == [
-        f"on_finish failed for the answer {said.message_id} of chat c1"
+        f"on_finish failed for the answer {body.message_id} of chat c1"
     ]
 
 
 async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
     app_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usechat.server.turns._HOOK_SECONDS", 0.01)
+    monkeypatch.setattr("usechat.server.hooks._HOOK_SECONDS", 0.01)
 
-    async def save(*_given: object) -> None:
+    async def save(*_arguments: object) -> None:
         await asyncio.Event().wait()
 
     assert (await post(app_with(on_finish=save), user("u1", "Hi"))).text == "Hi"
@@ -142,11 +144,11 @@ async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
 async def test_a_plain_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
     app_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usechat.server.turns._HOOK_SECONDS", 0.01)
+    monkeypatch.setattr("usechat.server.hooks._HOOK_SECONDS", 0.01)
     gate = threading.Event()
     ended: list[bool] = []
 
-    def save(*_given: object) -> None:
+    def save(*_arguments: object) -> None:
         ended.append(gate.wait(30))
 
     assert (await post(app_with(on_finish=save), user("u1", "Hi"))).text == "Hi"

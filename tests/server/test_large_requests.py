@@ -13,6 +13,8 @@ from tests.conformance.served import serving
 from usechat.protocol.request import Limits
 from usechat.server import ChatApp, Settings
 
+pytestmark = pytest.mark.external_agents
+
 
 def answer(turn: Any) -> str:
     return f"Hello, {len(turn.body['values'])}!"

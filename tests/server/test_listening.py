@@ -53,9 +53,9 @@ async def test_small_frames_are_not_held_back() -> None:
 
 
 def test_a_port_that_is_taken() -> None:
-    [taken] = listen(resolve("127.0.0.1", 0))
-    with taken:
-        port = taken.getsockname()[1]
+    [other] = listen(resolve("127.0.0.1", 0))
+    with other:
+        port = other.getsockname()[1]
         text = f"port {port} of 127.0.0.1 cannot be used: Address already in use; stop the program that uses it, or "
         with pytest.raises(CannotListen, match=f"^{text}choose another port$"):
             listen(resolve("127.0.0.1", port))

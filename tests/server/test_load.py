@@ -18,11 +18,13 @@ from tests.conformance.served import PATIENCE, Gates, Served, serving
 from tests.plain_asgi import PLAIN_ASGI
 from tests.server.sockets import Body, Client
 from usechat import parts
-from usechat.protocol.chunks import ErrorChunk, FinishChunk
+from usechat.protocol.chunks import DataChunk, ErrorChunk, FinishChunk
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.settings import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
-from usechat.server.settings import cancel_after
 from usechat.turn import Turn
+
+pytestmark = pytest.mark.external_agents
 
 DELTAS = 100
 GATES = Gates()
@@ -44,10 +46,10 @@ async def distinct(turn: Turn) -> AsyncIterator[str | parts.Part]:
 
 async def distinct_in_two_halves(turn: Turn) -> AsyncIterator[str | parts.Part]:
     """Say the same, but wait for the test in the middle."""
-    async for said in distinct(turn):
-        if said == f"{turn.chat_id} says {DELTAS // 2}; ":
+    async for text in distinct(turn):
+        if text == f"{turn.chat_id} says {DELTAS // 2}; ":
             await GATES.passed(turn)
-        yield said
+        yield text
 
 
 async def endless(turn: Turn) -> AsyncIterator[str]:
@@ -60,15 +62,41 @@ async def endless(turn: Turn) -> AsyncIterator[str]:
         CLEANED.add(turn.chat_id)
 
 
-async def flooding(turn: Turn) -> AsyncIterator[str]:
-    """Say far more than a client that does not read can take."""
+async def flooding(turn: Turn) -> None:
+    """Say far more than a client that does not read can take, in a way that cannot be held back."""
     try:
         for number in range(100_000):
             SAID[turn.chat_id] = number
-            yield "x" * 1000
+            turn.send(parts.Text("x" * 1000))
             await asyncio.sleep(0)
     finally:
         CLEANED.add(turn.chat_id)
+
+
+async def fast(turn: Turn) -> AsyncIterator[str]:
+    """Say it as fast as it is taken."""
+    try:
+        for number in range(8_000):
+            SAID[turn.chat_id] = number
+            yield f"{number:0999} "
+            if turn.chat_id.startswith("pausing"):
+                await asyncio.sleep(0)
+    finally:
+        CLEANED.add(turn.chat_id)
+
+
+def fast_in_a_thread(turn: Turn) -> Iterator[str]:
+    """Say the same in a thread."""
+    for number in range(8_000):
+        SAID[turn.chat_id] = number
+        yield f"{number:0999} "
+
+
+async def bursting(turn: Turn) -> AsyncIterator[str]:
+    """Say more than may wait without giving anyone a chance to read it."""
+    for number in range(20_000):
+        turn.emit("progress", {"number": number, "of": 20_000})
+    yield "done"
 
 
 async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
@@ -91,9 +119,9 @@ async def bulky(_turn: Turn) -> AsyncIterator[parts.Part]:
     yield parts.Text("after")
 
 
-def bare(answer: Any) -> Starlette:
+def bare(agent: Any) -> Starlette:
     async def chat(request: Request) -> Any:
-        return await chat_response(request, answer)
+        return await chat_response(request, agent)
 
     return Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])
 
@@ -115,6 +143,12 @@ def served() -> Iterator[Served]:
         "forgetting": ChatApp(lambda turn: turn.text, runs=MemoryRuns(remember=0.01)),
         "storm": ChatApp(endless, settings=Settings(disconnect=cancel_after(0.2))),
         "bare-storm": bare(endless),
+        "fast": bare(fast),
+        "wrapped-fast": wrapped(bare(fast)),
+        "fast-thread": bare(fast_in_a_thread),
+        "burst": ChatApp(bursting),
+        "bare-burst": bare(bursting),
+        "wrapped-burst": wrapped(ChatApp(bursting)),
         "flood": bare(flooding),
         "wrapped-flood": wrapped(bare(flooding)),
         "little-flood": ChatApp(flooding_a_little, settings=Settings(disconnect=cancel_after(60))),
@@ -250,8 +284,54 @@ async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(
     # What waited is dropped in whole frames: the text is a beginning of what was said.
     assert 0 < len(body.text) < SAID[chat_id] * 1000
     await nothing_is_left(served, tasks)
-    warnings = {record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING}
-    assert warnings <= ({"ASGI callable returned without completing response."} if PLAIN_ASGI else set())
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    [cut] = [warning for warning in warnings if warning != "ASGI callable returned without completing response."]
+    assert cut.endswith("its client reads too slowly; the run is stopped, because nothing is kept to resume from")
+    assert PLAIN_ASGI or warnings == [cut]
+
+
+async def test_one_that_reads_slowly_is_told_as_well(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usechat.server.response._LAST_WORDS", 1.0)
+    client = await Client.post(served.port, "/flood/api/chat", "trickle", receive_buffer=4096)
+    await eventually(lambda: "trickle" in CLEANED, "the agent is stopped")
+    body = await client.rest(pause=0.05)
+    assert [type(chunk) for chunk in body.chunks[-2:]] == [ErrorChunk, FinishChunk]
+
+
+@pytest.mark.parametrize("app", ["fast", "wrapped-fast", "fast-thread"])
+@pytest.mark.parametrize("pace", ["hurried", "pausing"])
+async def test_where_nobody_can_come_back_the_agent_waits_for_its_client(served: Served, app: str, pace: str) -> None:
+    chat_id = f"{pace}-{app}"
+    client = await Client.post(served.port, f"/{app}/api/chat", chat_id, receive_buffer=4096)
+    await held_back(chat_id)
+    assert SAID[chat_id] < 7_000
+    body = await client.rest()
+    assert body.complete
+    assert body.text == "".join(f"{number:0999} " for number in range(8_000))
+
+
+async def test_an_agent_that_waits_for_its_client_is_stopped_when_that_leaves(served: Served) -> None:
+    tasks = len(served.tasks())
+    client = await Client.post(served.port, "/fast/api/chat", "left", receive_buffer=4096)
+    await held_back("left")
+    client.vanish()
+    await eventually(lambda: "left" in CLEANED, "the agent is stopped")
+    await nothing_is_left(served, tasks)
+
+
+async def held_back(chat_id: str) -> None:
+    """Wait until an agent says nothing more."""
+    said = -1
+    while SAID.get(chat_id, -1) != said or said < 0:
+        said = SAID.get(chat_id, -1)
+        await asyncio.sleep(0.3)
+
+
+@pytest.mark.parametrize("app", ["burst", "bare-burst", "wrapped-burst"])
+async def test_what_is_said_at_once_does_not_make_a_reader_slow(served: Served, app: str) -> None:
+    body = await answer(served, app, "burst")
+    assert body.complete
+    assert [chunk.data["number"] for chunk in body.chunks if isinstance(chunk, DataChunk)] == list(range(20_000))
 
 
 @pytest.mark.parametrize("app", ["little-flood", "wrapped-little-flood"])

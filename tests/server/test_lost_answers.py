@@ -36,8 +36,8 @@ class Reports:
         self.outcomes.append(outcome)
         if outcome == "lost":
             subject = turn.identity.subject if turn.identity else None
-            found = [part.get("state") for part in message["parts"]]
-            self.lost.append((turn.chat_id, subject, texts([message]), found))
+            states = [part.get("state") for part in message["parts"]]
+            self.lost.append((turn.chat_id, subject, texts([message]), states))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ class Survivor:
 
     async def see_another_die(self) -> DyingServer:
         dying = DyingServer(self._path, redis=self._redis)
-        asked = asyncio.ensure_future(asyncio.to_thread(dying.ask, BODY))
+        task = asyncio.ensure_future(asyncio.to_thread(dying.ask, BODY))
 
         async def is_logged() -> bool:
             info = await self.runs.latest("c%2F1")
@@ -68,7 +68,7 @@ class Survivor:
 
         await until(is_logged, "the answer is in Redis")
         await asyncio.to_thread(dying.kill)
-        await asked
+        await task
         return dying
 
     async def is_lost(self) -> bool:
@@ -141,9 +141,9 @@ async def test_a_redis_that_is_away_does_not_keep_a_chat_busy(tmp_path: Path) ->
 
 @pytest.fixture
 async def tier(server: RedisServer) -> AsyncIterator[Tier]:
-    made = Tier(server.url)
-    yield made
-    await made.end()
+    instance = Tier(server.url)
+    yield instance
+    await instance.end()
 
 
 @pytest.fixture
@@ -180,10 +180,10 @@ async def test_a_turn_that_is_stopped_while_it_waits_frees_its_chat(tier: Tier, 
 async def test_a_turn_whose_chat_was_given_to_another_run_is_not_answered(
     tier: Tier, store: Callable[..., SqlChats]
 ) -> None:
-    chats, answered = store(), []
+    chats, questions = store(), []
 
     async def counting(turn: Turn) -> AsyncIterator[str]:
-        answered.append(turn.text)
+        questions.append(turn.text)
         yield "Answered."
 
     web = tier.web(chats=chats)
@@ -196,7 +196,7 @@ async def test_a_turn_whose_chat_was_given_to_another_run_is_not_answered(
         await chats.delete("c/1", owner="")
         tier.worker(counting, chats=store())
         assert b"The run was lost." in (await answer).content
-    assert answered == []
+    assert questions == []
 
 
 async def test_a_worker_without_the_store_of_its_web_processes_says_so(
@@ -248,9 +248,9 @@ async def test_a_web_process_that_dies_before_its_chat_is_handed_over_leaves_a_c
     tier.worker(agent, chats=store())
     response = await web.post("/api/chat", json={"id": "c/1", "messages": [user("u2", "Next")]})
     earlier = [] if kill in (Kill(1, "before"), Kill(1, "during")) else ["wait"]
-    said = f"{len(earlier) + 1}: Next"
-    assert Body(response.content, complete=True).text == said
-    assert await load(web) == ([*earlier, "Next", said], ["finished"])
+    text = f"{len(earlier) + 1}: Next"
+    assert Body(response.content, complete=True).text == text
+    assert await load(web) == ([*earlier, "Next", text], ["finished"])
 
 
 @pytest.mark.parametrize("kill_after", [1, 500, 1_500])
@@ -262,7 +262,9 @@ async def test_an_answer_is_stored_whole_although_its_web_process_died(
     messages = [user("u1", "story")]
     await web.post("/api/chat", json={"id": "whole", "messages": messages})
     dying = DyingServer(tmp_path / "chats.db", redis=InRedis(tier.url, tier.prefix, LEASE, queue="agents"))
-    received = await asyncio.to_thread(dying.ask, {"id": "c1", "messages": messages}, kill_after=kill_after)
+    received = await asyncio.to_thread(
+        dying.ask, {"id": "c1", "messages": messages}, until=lambda data: len(data) >= kill_after
+    )
     assert not received.complete
 
     async def has_ended() -> bool:

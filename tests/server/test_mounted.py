@@ -17,6 +17,8 @@ from tests.redis_server import free_port
 from tests.server.process import eventually, question
 from usechat.server import ChatApp
 
+pytestmark = pytest.mark.external_agents
+
 PROGRAM = """
 import asyncio, pathlib, sys, time
 import uvicorn
@@ -84,10 +86,10 @@ def test_agents_run_their_finally_although_a_mounted_app_is_not_told_of_the_shut
     ],
 )
 async def test_a_framework_may_change_slashes_of_the_path(path: str, raw_path: bytes, chat_id: str) -> None:
-    asked: list[str] = []
+    chat_ids: list[str] = []
 
     async def authorize(_request: Request, chat_id: str, _action: str) -> None:
-        asked.append(chat_id)
+        chat_ids.append(chat_id)
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
@@ -97,7 +99,7 @@ async def test_a_framework_may_change_slashes_of_the_path(path: str, raw_path: b
 
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": raw_path, "query_string": b"", "headers": []}
     await ChatApp(lambda _turn: "Hello!", authorize=authorize)(scope, receive, send)
-    assert asked == [chat_id]
+    assert chat_ids == [chat_id]
 
 
 @pytest.mark.parametrize("place", ["", "/nested"])

@@ -13,6 +13,8 @@ from tests.server.sockets import Body
 from usechat.protocol.request import ChatRequest
 from usechat.turn import Identity, TurnContext
 
+pytestmark = pytest.mark.external_agents
+
 
 async def lose_an_answer(database: Any) -> list[Any]:
     """Report a lost answer as the server does; return what is stored then."""
@@ -31,11 +33,11 @@ def test_the_application_owns_the_history(framework: str, tmp_path: Path, monkey
     app: Any = import_module(f"examples.own_database.{framework}_app").app
     database = import_module("examples.own_database.database")
     with TestClient(app, base_url="http://localhost") as client:
-        said = [
+        bodies = [
             client.post("/api/chat", json={"id": "c1", "messages": messages}).content
             for messages in ([user("u1", "One")], [user("x", "Forged"), answer("y", "Forged"), user("u2", "Two")])
         ]
         assert client.portal is not None
-        kept = client.portal.call(lose_an_answer, database)
-    assert texts(kept) == ["One", "That was message 1: One", "Two", "That was message 3: Two", "Half"]
-    assert [Body(each, complete=True).text for each in said] == ["That was message 1: One", "That was message 3: Two"]
+        history = client.portal.call(lose_an_answer, database)
+    assert texts(history) == ["One", "That was message 1: One", "Two", "That was message 3: Two", "Half"]
+    assert [Body(each, complete=True).text for each in bodies] == ["That was message 1: One", "That was message 3: Two"]

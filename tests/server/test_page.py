@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
 from tests.server.process import serve_process
-from usechat.errors import PageMissing, Unauthenticated
+from usechat.errors import InvalidSetting, PageMissing, Unauthenticated
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
 from usechat.server.requests import Action, allow_all
 from usechat.turn import Identity
@@ -29,7 +29,7 @@ STREAM = (
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Path:
+def page_directory(tmp_path: Path) -> Path:
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text('<html><meta name="usechat" content="{}" /></html>')
     (tmp_path / "assets" / "index-1a2b.js").write_text("let page;")
@@ -37,19 +37,21 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def client(built: Path, *, settings: PageSettings | None = None, authorize: Any = allow_all) -> httpx2.AsyncClient:
+def client(
+    page_directory: Path, *, settings: PageSettings | None = None, authorize: Any = allow_all
+) -> httpx2.AsyncClient:
     app = WithPage(
         PlainTextResponse("from the app"),
         settings=settings or PageSettings(),
         authorize=authorize,
-        directory=built,
+        directory=page_directory,
         texts={"/docs/serving.md": "# Serving"},
     )
     prefixed = Starlette(routes=[Mount("/under/a/prefix", app), Mount("/", app)])
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(prefixed), base_url="http://test")
 
 
-async def test_the_page_is_told_what_is_served(built: Path) -> None:
+async def test_the_page_is_told_what_is_served(page_directory: Path) -> None:
     settings = PageSettings(
         title='An "agent" <b>',
         name="my_app:agent",
@@ -59,25 +61,69 @@ async def test_the_page_is_told_what_is_served(built: Path) -> None:
         suggestions=("Why?",),
         chats=True,
     )
-    page = await client(built, settings=settings).get("/")
+    page = await client(page_directory, settings=settings).get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    found = re.search(r'<meta name="usechat" content="([^"]*)" />', page.text)
-    assert found is not None
-    assert json.loads(html.unescape(found[1])) == {
+    match = re.search(r'<meta name="usechat" content="([^"]*)" />', page.text)
+    assert match is not None
+    assert json.loads(html.unescape(match[1])) == {
         "title": 'An "agent" <b>',
         "name": "my_app:agent",
         "description": "It answers.",
+        "logo": "",
+        "accent": None,
         "api": "api/chat",
         "check": "api/check",
         "auth": True,
         "suggestions": ["Why?"],
         "chats": True,
         "share": False,
+        "inspector": False,
     }
 
 
-async def test_its_policy_allows_nothing_inline_and_no_other_host(built: Path) -> None:
-    policy = (await client(built).get("/")).headers["content-security-policy"]
+INDEX = """<html>
+<meta name="usechat" content="{}" />
+<title>usechat</title>
+<link rel="icon" href="./icon.svg" />
+</html>"""
+
+
+async def test_title_logo_and_accent_are_there_before_the_script(page_directory: Path) -> None:
+    (page_directory / "index.html").write_text(INDEX)
+    logo = page_directory.parent / "Brand.PNG"
+    logo.write_bytes(b"an image")
+    settings = PageSettings(title="Ships & <boats>", logo=logo, accent="#7c3aed")
+    page = client(page_directory, settings=settings)
+    text = (await page.get("/")).text
+    assert "<title>Ships &amp; &lt;boats&gt;</title>" in text
+    assert '<link rel="icon" href="./logo.png" />' in text
+    match = re.search(r'<meta name="usechat" content="([^"]*)" />', text)
+    assert match is not None
+    known = json.loads(html.unescape(match[1]))
+    assert known["logo"] == "logo.png"
+    assert known["accent"] == {
+        "light": {"colour": "#7c3aed", "text": "#ffffff"},
+        "dark": {"colour": "#a375f2", "text": "#000000"},
+    }
+    image = await page.get("/under/a/prefix/logo.png")
+    assert (image.content, image.headers["content-type"]) == (b"an image", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("missing.svg", "missing.svg' cannot be read: No such file or directory"),
+        ("page.html", "page.html' is not an image; use one of .svg, .png, .jpg, .jpeg, .webp, .gif, .ico"),
+    ],
+)
+def test_a_logo_that_is_none_is_refused(page_directory: Path, name: str, sentence: str) -> None:
+    settings = PageSettings(logo=page_directory / name)
+    with pytest.raises(InvalidSetting, match=re.escape(sentence)):
+        WithPage(None, settings=settings, authorize=allow_all, directory=page_directory)
+
+
+async def test_its_policy_allows_nothing_inline_and_no_other_host(page_directory: Path) -> None:
+    policy = (await client(page_directory).get("/")).headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in policy
 
@@ -92,32 +138,36 @@ async def test_its_policy_allows_nothing_inline_and_no_other_host(built: Path) -
     ],
 )
 async def test_its_files_are_served_under_any_prefix(
-    built: Path, prefix: str, path: str, media_type: str, caching: str
+    page_directory: Path, prefix: str, path: str, media_type: str, caching: str
 ) -> None:
-    answered = await client(built).get(prefix + path)
-    assert answered.status_code == 200
-    assert answered.headers["content-type"] == media_type
-    assert answered.headers["cache-control"] == caching
+    response = await client(page_directory).get(prefix + path)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == media_type
+    assert response.headers["cache-control"] == caching
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, br", "gzip"), ("identity", None)])
-async def test_files_are_compressed_for_those_who_take_it(built: Path, accepted: str, encoding: str | None) -> None:
-    answered = await client(built).get("/assets/index-1a2b.js", headers={"accept-encoding": accepted})
-    assert answered.headers.get("content-encoding") == encoding
-    assert answered.text == "let page;"
+async def test_files_are_compressed_for_those_who_take_it(
+    page_directory: Path, accepted: str, encoding: str | None
+) -> None:
+    response = await client(page_directory).get("/assets/index-1a2b.js", headers={"accept-encoding": accepted})
+    assert response.headers.get("content-encoding") == encoding
+    assert response.text == "let page;"
 
 
 @pytest.mark.parametrize("prefix", ["", "/under/a/prefix"])
-async def test_a_text_is_shown_by_the_page_to_browsers_and_is_plain_for_others(built: Path, prefix: str) -> None:
+async def test_a_text_is_shown_by_the_page_to_browsers_and_is_plain_for_others(
+    page_directory: Path, prefix: str
+) -> None:
     address = f"{prefix}/docs/serving.md"
-    opened = await client(built).get(address, headers={"accept": "text/html,*/*"})
+    opened = await client(page_directory).get(address, headers={"accept": "text/html,*/*"})
     assert (opened.status_code, opened.headers["location"]) == (303, f"{prefix}/?text=docs/serving.md")
-    read = await client(built).get(address)
+    read = await client(page_directory).get(address)
     assert (read.headers["content-type"], read.text) == ("text/plain; charset=utf-8", "# Serving")
 
 
-async def test_the_rest_is_passed_on(built: Path) -> None:
-    asking = client(built)
+async def test_the_rest_is_passed_on(page_directory: Path) -> None:
+    asking = client(page_directory)
     assert (await asking.get("/api/chat/c1")).text == "from the app"
     assert (await asking.post("/")).text == "from the app"
     assert (await asking.get("/assets/../index.html")).text == "from the app"
@@ -128,52 +178,62 @@ def test_without_a_build_there_is_a_sentence(tmp_path: Path) -> None:
         WithPage(None, settings=PageSettings(), authorize=allow_all, directory=tmp_path)
 
 
-async def test_the_checker_says_what_usechat_check_says(built: Path) -> None:
-    report = (await client(built).post("/api/check", content=STREAM)).json()
+async def test_the_checker_says_what_usechat_check_says(page_directory: Path) -> None:
+    report = (await client(page_directory).post("/api/check", content=STREAM)).json()
     assert report["ok"] is True
     assert {sdk: verdict["ok"] for sdk, verdict in report["verdicts"].items()} == {"5": True, "6": True, "7": True}
-    broken = (await client(built).post("/api/check", content=STREAM.replace("text-start", "text-begin"))).json()
-    assert broken["ok"] is False
-    assert broken["problems"][0]["rule"].startswith("UC")
+    second_report = (
+        await client(page_directory).post("/api/check", content=STREAM.replace("text-start", "text-begin"))
+    ).json()
+    assert second_report["ok"] is False
+    assert second_report["problems"][0]["rule"].startswith("UC")
 
 
-async def test_the_checker_judges_the_release_that_was_asked_for_too(built: Path) -> None:
-    report = (await client(built).post("/api/check?sdk=7.0.100", content=STREAM)).json()
+async def test_the_checker_judges_the_release_that_was_asked_for_too(page_directory: Path) -> None:
+    report = (await client(page_directory).post("/api/check?sdk=7.0.100", content=STREAM)).json()
     assert {sdk: verdict["ok"] for sdk, verdict in report["verdicts"].items()} == dict.fromkeys(
         ("5", "6", "7.0.100", "7"), True
     )
-    answered = await client(built).post("/api/check?sdk=nonsense", content=STREAM)
-    assert answered.status_code == 422
-    assert "nonsense" in answered.text
+    response = await client(page_directory).post("/api/check?sdk=nonsense", content=STREAM)
+    assert response.status_code == 422
+    assert "nonsense" in response.text
 
 
-async def test_the_checker_reads_no_more_than_it_may(built: Path) -> None:
+async def test_the_checker_reads_no_more_than_it_may(page_directory: Path) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(MAXIMUM_CHECKED_BYTES // 65536 + 1):
             yield b"x" * 65536
 
-    answered = await client(built).post("/api/check", content=endless())
-    assert (answered.status_code, answered.text) == (413, f"The request holds more than {MAXIMUM_CHECKED_BYTES} bytes.")
+    response = await client(page_directory).post("/api/check", content=endless())
+    assert (response.status_code, response.text) == (413, f"The request holds more than {MAXIMUM_CHECKED_BYTES} bytes.")
 
 
-async def test_what_cannot_be_judged_is_a_sentence(built: Path) -> None:
-    answered = await client(built).post("/api/check", content='data: {"a":' + "[" * 100_000 + "\n\n")
-    assert answered.status_code == 422
-    assert "nested in more than" in answered.text
+async def test_what_cannot_be_judged_is_a_sentence(page_directory: Path) -> None:
+    response = await client(page_directory).post("/api/check", content='data: {"a":' + "[" * 100_000 + "\n\n")
+    assert response.status_code == 422
+    assert "nested in more than" in response.text
 
 
-async def test_the_checker_is_for_those_who_may_ask(built: Path) -> None:
-    asked: list[tuple[str, Action]] = []
+@pytest.mark.parametrize(("option", "has_inspector"), [((), False), (("--inspector",), True), (("--reload",), True)])
+def test_developers_get_the_inspector(tmp_path: Path, option: tuple[str, ...], has_inspector: bool) -> None:
+    (tmp_path / "agent.py").write_text("async def agent(turn):\n    yield 'Hi'\n")
+    with serve_process(tmp_path, "agent.py:agent", *option) as served:
+        page = html.unescape(httpx2.get(f"{served.url}/", timeout=30).text)
+    assert f'"inspector":{json.dumps(has_inspector)}' in page
+
+
+async def test_the_checker_is_for_those_who_may_ask(page_directory: Path) -> None:
+    calls: list[tuple[str, Action]] = []
 
     async def nobody(_request: Request, chat_id: str, action: Action) -> Identity | None:
-        asked.append((chat_id, action))
-        if len(asked) == 1:
+        calls.append((chat_id, action))
+        if len(calls) == 1:
             raise Unauthenticated("Who are you?")
         return None
 
-    asking = client(built, authorize=nobody)
+    asking = client(page_directory, authorize=nobody)
     assert [(await asking.post("/api/check", content=STREAM)).status_code for _ in range(2)] == [401, 404]
-    assert asked == [("", "check"), ("", "check")]
+    assert calls == [("", "check"), ("", "check")]
 
 
 def test_no_page_shows_none(tmp_path: Path) -> None:

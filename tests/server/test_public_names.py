@@ -10,12 +10,12 @@ import pytest
 import usechat.server
 
 NAMES: dict[str, Any] = {name: getattr(usechat.server, name) for name in usechat.server.__all__}
-OURS = {name: found for name, found in NAMES.items() if inspect.isclass(found) or inspect.isroutine(found)}
+OURS = {name: value for name, value in NAMES.items() if inspect.isclass(value) or inspect.isroutine(value)}
 
 
 def test_the_names_are_sorted_and_explained() -> None:
     assert usechat.server.__all__ == sorted(usechat.server.__all__)
-    assert [name for name, found in OURS.items() if not found.__doc__] == []
+    assert [name for name, value in OURS.items() if not value.__doc__] == []
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings
 from usechat.turn import Identity, Turn
 
+pytestmark = pytest.mark.external_agents
+
 
 @pytest.fixture(params=["memory", "redis"])
 def stores(request: pytest.FixtureRequest) -> Iterator[list[RunStore]]:
@@ -42,22 +44,22 @@ class Workers:
 
     def __init__(self, stores: list[RunStore], quotas: Quotas) -> None:
         self.gate = asyncio.Event()
-        self.begun = asyncio.Event()
+        self.beginning = asyncio.Event()
         settings = Settings(quotas=quotas)
         self.apps = [ChatApp(self._answer, runs=runs, authorize=by_name, settings=settings) for runs in stores]
-        self._asked = 0
+        self._count = 0
 
     async def _answer(self, turn: Turn) -> AsyncIterator[str]:
         yield "x" * 100
-        self.begun.set()
+        self.beginning.set()
         if turn.text == "wait":
             await self.gate.wait()
 
     async def ask(self, text: str = "Hi", name: str = "ada") -> tuple[int, str, Any]:
-        self._asked += 1
-        transport = httpx2.ASGITransport(self.apps[self._asked % len(self.apps)])
+        self._count += 1
+        transport = httpx2.ASGITransport(self.apps[self._count % len(self.apps)])
         async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=60) as client:
-            chat = f"{name}-{self._asked}"
+            chat = f"{name}-{self._count}"
             response = await client.post("/api/chat", json=question(text, chat), headers={"x-name": name})
         body = "" if response.status_code == 200 else response.text
         return response.status_code, body, response.headers.get("retry-after")
@@ -65,9 +67,9 @@ class Workers:
     async def until(self, status: int) -> tuple[int, str, Any]:
         """Ask until the answer has this status: what a run used is counted just after its end."""
         async with asyncio.timeout(30):
-            while (found := await self.ask())[0] != status:
+            while (response := await self.ask())[0] != status:
                 pass
-        return found
+        return response
 
     async def close(self) -> None:
         for app in self.apps:
@@ -87,7 +89,7 @@ async def test_requests_a_minute_are_limited_per_person(stores: list[RunStore]) 
 async def test_runs_at_once_are_limited_per_person(stores: list[RunStore]) -> None:
     workers = Workers(stores, Quotas(concurrent_runs=1))
     running = asyncio.ensure_future(workers.ask("wait"))
-    await asyncio.wait_for(workers.begun.wait(), 30)
+    await asyncio.wait_for(workers.beginning.wait(), 30)
     assert await workers.ask() == (429, "More than 1 messages at once. Please wait.", "5")
     assert (await workers.ask(name="bob"))[0] == 200
     workers.gate.set()
@@ -119,9 +121,9 @@ async def _is_lost(runs: RedisRuns) -> bool:
 async def test_bytes_a_day_are_limited_per_person(stores: list[RunStore]) -> None:
     workers = Workers(stores, Quotas(bytes_per_day=100))
     assert (await workers.ask())[0] == 200
-    found = await workers.until(429)
-    assert found[:2] == (429, "Your quota for today is used up.")
-    assert 86_000 < int(found[2]) <= 86_400
+    response = await workers.until(429)
+    assert response[:2] == (429, "Your quota for today is used up.")
+    assert 86_000 < int(response[2]) <= 86_400
     await workers.close()
 
 

@@ -14,7 +14,7 @@ from usechat.turn import Turn
 
 async def test_an_agent_that_saves_at_its_end_has_an_open_session() -> None:
     happened: list[str] = []
-    begun, closed = asyncio.Event(), asyncio.Event()
+    beginning, closed = asyncio.Event(), asyncio.Event()
 
     async def session() -> AsyncIterator[str]:
         yield "session"
@@ -28,7 +28,7 @@ async def test_an_agent_that_saves_at_its_end_has_an_open_session() -> None:
         async def agent(_turn: Turn) -> AsyncIterator[str]:
             try:
                 yield "one"
-                begun.set()
+                beginning.set()
                 await asyncio.Event().wait()
             finally:
                 await asyncio.sleep(0.01)
@@ -41,7 +41,7 @@ async def test_an_agent_that_saves_at_its_end_has_an_open_session() -> None:
     async def receive() -> Any:
         if body:
             return body.pop()
-        await begun.wait()
+        await beginning.wait()
         return {"type": "http.disconnect"}
 
     async def send(_event: Any) -> None:

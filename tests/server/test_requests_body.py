@@ -17,6 +17,8 @@ from usechat.server.auth.tokens import ApiTokens, new_api_token
 from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
+pytestmark = pytest.mark.quick
+
 PIECE = b" " * 1000
 LIMIT = 10_000
 
@@ -33,12 +35,12 @@ class Posted:
     """One POST whose body has no end, and what became of it."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.reads = 0
         self.status = 0
         self.text = b""
 
     async def receive(self) -> dict[str, Any]:
-        self.taken += 1
+        self.reads += 1
         return {"type": "http.request", "body": PIECE, "more_body": True}
 
     async def send(self, message: Any) -> None:
@@ -49,8 +51,8 @@ class Posted:
 async def post(authorize: Any, **headers: str) -> Posted:
     posted = Posted()
     app = ChatApp(echo, authorize=authorize, settings=Settings(limits=Limits(maximum_bytes=LIMIT)))
-    sent = {"host": "localhost", "content-type": "application/json", **headers}
-    raw = [(name.encode(), value.encode()) for name, value in sent.items()]
+    all_headers = {"host": "localhost", "content-type": "application/json", **headers}
+    raw = [(name.encode(), value.encode()) for name, value in all_headers.items()]
     scope = {"type": "http", "method": "POST", "path": "/api/chat", "query_string": b"", "headers": raw}
     await app(scope, posted.receive, posted.send)
     return posted
@@ -67,20 +69,25 @@ def rules(tmp_path: Path) -> dict[str, Any]:
     [
         ("bearer", {}, 401, b"The request carries no bearer token."),
         ("bearer", {"authorization": "Bearer wrong"}, 401, b"The token is not valid."),
-        ("local", {"origin": "https://evil.example"}, 403, b"Pages of https://evil.example may not use this server."),
+        (
+            "local",
+            {"origin": "https://evil.example"},
+            403,
+            b"Pages of https://evil.example may not use this server. Allow the origin with --cors.",
+        ),
     ],
 )
 async def test_who_is_not_let_in_is_not_listened_to(
     rules: dict[str, Any], rule: str, headers: dict[str, str], status: int, text: bytes
 ) -> None:
     posted = await post(rules[rule], **headers)
-    assert (posted.status, posted.text, posted.taken) == (status, text, 0)
+    assert (posted.status, posted.text, posted.reads) == (status, text, 0)
 
 
 @pytest.mark.parametrize(
-    ("token", "answered"), [("", (401, "Please sign in.")), ("mine", (400, "the body is not JSON"))]
+    ("token", "refusal"), [("", (401, "Please sign in.")), ("mine", (400, "the body is not JSON"))]
 )
-async def test_only_who_is_known_is_told_what_is_wrong_with_a_body(token: str, answered: tuple[int, str]) -> None:
+async def test_only_who_is_known_is_told_what_is_wrong_with_a_body(token: str, refusal: tuple[int, str]) -> None:
     async def authorize(request: Request, _chat_id: str, _action: Action) -> Identity:
         if request.headers["x-token"] != "mine":
             raise Unauthenticated("Please sign in.")
@@ -90,17 +97,17 @@ async def test_only_who_is_known_is_told_what_is_wrong_with_a_body(token: str, a
     async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=60) as client:
         headers = {"content-type": "application/json", "x-token": token}
         response = await client.post("/api/chat", content=b"{", headers=headers)
-    assert (response.status_code, response.text.partition(":")[0]) == answered
+    assert (response.status_code, response.text.partition(":")[0]) == refusal
 
 
 async def test_a_body_that_says_it_is_too_large_is_not_taken(rules: dict[str, Any]) -> None:
     posted = await post(rules["custom"], **{"content-length": str(LIMIT + 1)})
-    assert (posted.status, posted.taken) == (413, 0)
+    assert (posted.status, posted.reads) == (413, 0)
 
 
 async def test_a_rule_that_needs_the_chat_holds_a_body_up_to_the_limit(rules: dict[str, Any]) -> None:
     posted = await post(rules["custom"])
-    assert (posted.status, posted.taken) == (413, LIMIT // len(PIECE) + 1)
+    assert (posted.status, posted.reads) == (413, LIMIT // len(PIECE) + 1)
 
 
 @pytest.mark.parametrize("length", ["nonsense", "-1", ""])

@@ -21,6 +21,8 @@ from usechat.server import ChatApp, chat_response
 from usechat.server.requests import chat_key
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 LONG = "x" * LONGEST_ID
 
@@ -64,8 +66,8 @@ async def posted(path: str, *messages: Any, **more: Any) -> Any:
 )
 async def test_the_id_stands_in_the_body_or_in_the_path(path: str, body: dict[str, str], chat_id: str) -> None:
     message = await posted(path, USER, **body)
-    answered = {"state": "output-available", "output": 5}
-    message["parts"] = [part | answered if "toolCallId" in part else part for part in message["parts"]]
+    output = {"state": "output-available", "output": 5}
+    message["parts"] = [part | output if "toolCallId" in part else part for part in message["parts"]]
     after = await posted(path, USER, message, **body)
     assert [part["text"] for part in after["parts"] if part["type"] == "text"] == [f"{chat_id} []", f"{chat_id} [5]"]
 

@@ -4,6 +4,8 @@ import pytest
 
 from usechat.server.requests import RequestHeaders
 
+pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
+
 HEADERS = RequestHeaders(
     {
         "headers": [

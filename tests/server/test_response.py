@@ -15,9 +15,11 @@ from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.timers import timer_for
 from usechat.server.connection import AsgiServer
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
 from usechat.server.response import StreamResponse, collect_streams
 from usechat.server.uvicorn import UvicornServer
+
+pytestmark = pytest.mark.quick
 
 OPEN = b": stream-open\n\n"
 Way: TypeAlias = Literal["task", "push", "write"]
@@ -33,13 +35,13 @@ class Transport:
         return 0 if self.connection.may_send.is_set() else 1
 
     def is_closing(self) -> bool:
-        return self.connection.broken
+        return self.connection.is_broken
 
     def write(self, data: bytes) -> None:
         size, _, chunk = data.partition(b"\r\n")
         assert (len(chunk), chunk[-2:]) == (int(size, 16) + 2, b"\r\n")
-        self.connection.sent.append({"type": "http.response.body", "body": chunk[:-2], "more_body": True})
-        self.connection.written += 1
+        self.connection.messages.append({"type": "http.response.body", "body": chunk[:-2], "more_body": True})
+        self.connection.direct_writes += 1
 
 
 class Connection:
@@ -50,26 +52,26 @@ class Connection:
     def __init__(self, *, reads: bool = True, comments: bool = True) -> None:
         self.transport = Transport(self)
         self.chunked_encoding = False
-        self.sent: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.senders: list[asyncio.Task[Any] | None] = []
-        self.written = 0
+        self.direct_writes = 0
         self.may_send = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.broken = False
+        self.departure = asyncio.Event()
+        self.is_broken = False
         self._free = (b"", OPEN) if comments else (b"",)
         if reads:
             self.may_send.set()
 
     async def receive(self) -> dict[str, Any]:
-        await self.gone.wait()
+        await self.departure.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        if self.broken:
+        if self.is_broken:
             raise RuntimeError("the handler is closed")
         if message["type"] == "http.response.body" and message["body"] not in self._free:
             await self.may_send.wait()
-        self.sent.append(message)
+        self.messages.append(message)
         self.senders.append(asyncio.current_task())
 
     def send_wrapped(self) -> Callable[[dict[str, Any]], Awaitable[None]]:
@@ -82,26 +84,26 @@ class Connection:
 
     @property
     def bodies(self) -> list[bytes]:
-        return [message["body"] for message in self.sent if message["type"] == "http.response.body"]
+        return [message["body"] for message in self.messages if message["type"] == "http.response.body"]
 
     @property
     def complete(self) -> bool:
-        return self.sent[-1].get("more_body") is False
+        return self.messages[-1].get("more_body") is False
 
 
-class Listener(Unobserved):
+class Listener(Observer):
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
         self.bytes = 0
 
     def first_frame(self, seconds: float) -> None:
-        self.heard.append(seconds < 60)
+        self.events.append(seconds < 60)
 
     def bytes_sent(self, count: int) -> None:
         self.bytes += count
 
     def stream_closed(self, reason: str) -> None:
-        self.heard.append(reason)
+        self.events.append(reason)
 
 
 class Answering:
@@ -125,7 +127,7 @@ class Answering:
             self.log.reader(maximum_behind=maximum_behind),
             self.log,
             on_close=self._close,
-            final_frames=(lambda: last_words) if last_words else None,
+            on_too_slow=lambda _log: last_words,
         )
         received = asyncio.get_running_loop().time()
         response = StreamResponse(
@@ -185,7 +187,7 @@ async def test_frames_go_out_as_they_come_and_the_end_is_clean(way: Way) -> None
     answering.log.end()
     await answering.end()
     assert connection.bodies == [OPEN, b"a", b"b", b"cd", b""]
-    assert (connection.complete, answering.closed, answering.listener.heard) == (True, True, [True, "ended"])
+    assert (connection.complete, answering.closed, answering.listener.events) == (True, True, [True, "ended"])
     assert answering.listener.bytes == len(OPEN) + 4
 
 
@@ -223,7 +225,7 @@ async def test_what_is_written_is_not_sent() -> None:
     answering = Answering(connection, way="write", server=UvicornServer())
     for frames in (b"a", b"b", b"c"):
         await answering.write(frames)
-    assert (connection.bodies, connection.written) == ([OPEN, b"a", b"b", b"c"], 2)
+    assert (connection.bodies, connection.direct_writes) == ([OPEN, b"a", b"b", b"c"], 2)
     answering.log.end()
     await answering.end()
 
@@ -244,13 +246,13 @@ async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> No
         LogReading(log.reader(), log, on_close=lambda _read: None),
         server=new_server(),
         keep_alive=60,
-        observer=Unobserved(),
+        observer=Observer(),
         received=0,
     )
     scope: dict[str, Any] = {}
     streams = collect_streams(scope)
     await response(scope, connection.receive, connection.send)
-    assert (streams, connection.sent) == ([response], [])
+    assert (streams, connection.messages) == ([response], [])
     log.append(b"a")
     log.end()
     await streams[0].stream({}, connection.receive, connection.send)
@@ -280,7 +282,7 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
         LogReading(log.reader(), log, on_close=lambda _read: None),
         server=new_server(),
         keep_alive=keep_alive,
-        observer=Unobserved(),
+        observer=Observer(),
         received=0,
     )
     answering = asyncio.ensure_future(response({}, connection.receive, connection.send))
@@ -312,9 +314,9 @@ async def test_a_client_that_goes_away_ends_the_response(way: Way) -> None:
     connection = Connection()
     answering = Answering(connection, way=way)
     await answering.write(b"a")
-    connection.gone.set()
+    connection.departure.set()
     await answering.end()
-    assert (connection.complete, answering.closed, answering.listener.heard) == (False, True, [True, "client"])
+    assert (connection.complete, answering.closed, answering.listener.events) == (False, True, [True, "client"])
 
 
 async def test_a_client_that_goes_away_while_it_does_not_read_ends_the_response(way: Way) -> None:
@@ -323,11 +325,11 @@ async def test_a_client_that_goes_away_while_it_does_not_read_ends_the_response(
     await answering.write(b"a")
     connection.may_send.clear()
     await answering.write(b"b")
-    connection.gone.set()
+    connection.departure.set()
     await settled()
     connection.may_send.set()  # a server lets those go who wait for a client that is gone
     await answering.end()
-    assert (connection.bodies, answering.listener.heard) == ([OPEN, b"a", b"b"], [True, "client"])
+    assert (connection.bodies, answering.listener.events) == ([OPEN, b"a", b"b"], [True, "client"])
 
 
 async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
@@ -337,7 +339,7 @@ async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
     answering.reading.wake(Wake.SHUTDOWN)
     await answering.end()
     assert b'"type":"error"' in connection.bodies[-1]
-    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
+    assert (connection.complete, answering.listener.events) == (False, [True, "disconnected"])
 
 
 async def test_a_client_that_reads_again_gets_everything_in_order(way: Way) -> None:
@@ -369,7 +371,7 @@ async def test_a_client_that_does_not_read_is_disconnected(last_words: bytes, wa
     assert connection.bodies[:2] == [OPEN, b"a"]
     assert [b"error" in body for body in connection.bodies[2:]] == [True]
     assert not last_words or connection.bodies[2] == last_words
-    assert (connection.complete, answering.listener.heard) == (False, [True, "slow"])
+    assert (connection.complete, answering.listener.events) == (False, [True, "slow"])
 
 
 async def test_a_client_becomes_too_slow_before_the_response_has_heard_of_it() -> None:
@@ -386,7 +388,7 @@ async def test_a_client_becomes_too_slow_before_the_response_has_heard_of_it() -
     await settled()
     connection.may_send.set()
     await answering.end()
-    assert (connection.bodies[:2], answering.listener.heard) == ([OPEN, b"a"], [True, "slow"])
+    assert (connection.bodies[:2], answering.listener.events) == ([OPEN, b"a"], [True, "slow"])
 
 
 async def test_a_client_that_takes_not_even_the_first_comment_is_disconnected(way: Way) -> None:
@@ -396,14 +398,14 @@ async def test_a_client_that_takes_not_even_the_first_comment_is_disconnected(wa
         await answering.write(b"x" * 20)
     connection.may_send.set()
     await answering.end()
-    assert answering.listener.heard == ["slow"]
+    assert answering.listener.events == ["slow"]
 
 
 async def test_a_server_that_fails_fails_the_response_and_nobody_else(way: Way) -> None:
     connection = Connection()
     answering = Answering(connection, way=way)
     await answering.write(b"a")
-    connection.broken = True
+    connection.is_broken = True
     await answering.write(b"b")
     with pytest.raises(RuntimeError, match="the handler is closed"):
         await answering.end()
@@ -418,7 +420,7 @@ async def test_a_response_that_is_cancelled_lets_go(way: Way) -> None:
     with pytest.raises(asyncio.CancelledError):
         await answering.task
     assert (answering.closed, answering.log.readers) == (True, 0)
-    assert answering.listener.heard == [True, "disconnected"]
+    assert answering.listener.events == [True, "disconnected"]
 
 
 async def test_a_response_that_is_cancelled_while_it_waits_for_its_client_lets_go(way: Way) -> None:

@@ -13,12 +13,14 @@ from tests.server.streams import Streams
 from usechat import parts
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
+from usechat.runs.settings import Conflict
 from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
+
+pytestmark = pytest.mark.external_agents
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
@@ -27,8 +29,8 @@ class Agent:
     """Asks the page, or a person before it removes something; what it then does, the test says in the body."""
 
     def __init__(self) -> None:
-        self.taken: list[Any] = []
-        self.removed = 0
+        self.answers: list[Any] = []
+        self.removals = 0
         self.waits = asyncio.Event()
 
     async def answer(self, turn: Turn) -> AsyncIterator[Any]:
@@ -38,14 +40,14 @@ class Agent:
             if then == "approve":
                 yield parts.ApprovalRequest("a1", "t1")
             return
-        self.taken.append([*(each.output for each in turn.tool_outputs), *(each.approved for each in turn.approvals)])
+        self.answers.append([*(each.output for each in turn.tool_outputs), *(each.approved for each in turn.approvals)])
         if then == "wait":
             self.waits.set()
             await asyncio.Event().wait()
         if then == "fail":
             raise RuntimeError("the model is down")
         for each in turn.approvals:
-            self.removed += 1
+            self.removals += 1
             yield parts.ToolResult(each.tool_call_id or "", "removed")
         if then == "fail late":
             raise RuntimeError("the model is down")
@@ -106,7 +108,7 @@ async def test_an_output_is_taken_again_until_a_run_has_ended_well(runs: RunStor
         messages = await page.asked()
         for then in ("fail", "fail late", "", ""):
             assert (await page.post(messages, then)).status_code == 200
-    assert agent.taken == [["Bern"], ["Bern"], ["Bern"], []]
+    assert agent.answers == [["Bern"], ["Bern"], ["Bern"], []]
 
 
 @pytest.mark.parametrize("then", ["fail", "fail late", ""])
@@ -115,7 +117,7 @@ async def test_an_approval_counts_once_whatever_became_of_it(runs: RunStore, the
     async with Page(agent, runs) as page:
         messages = await page.asked("approve")
         statuses = [(await page.post(messages, each)).status_code for each in (then, "")]
-    assert (statuses, agent.removed) == ([200, 422], 0 if then == "fail" else 1), "the tool may have run"
+    assert (statuses, agent.removals) == ([200, 422], 0 if then == "fail" else 1), "the tool may have run"
 
 
 @pytest.mark.parametrize("conflict", ["reject", "queue", "interrupt"])
@@ -129,7 +131,7 @@ async def test_a_page_that_left_its_run_gives_the_output_again(runs: RunStore, c
         answering.cancel()
         await asyncio.wait([answering])
         assert (await page.post(messages)).status_code == 200
-    assert agent.taken == [["Bern"], ["Bern"]]
+    assert agent.answers == [["Bern"], ["Bern"]]
 
 
 async def test_what_a_stopped_run_was_given_may_be_given_again(runs: RunStore) -> None:
@@ -141,7 +143,7 @@ async def test_what_a_stopped_run_was_given_may_be_given_again(runs: RunStore) -
         await page.stop()
         await answering
         await page.post(messages)
-    assert agent.taken == [["Bern"], ["Bern"]]
+    assert agent.answers == [["Bern"], ["Bern"]]
 
 
 async def test_a_message_of_the_user_leaves_the_answers_behind() -> None:
@@ -151,7 +153,7 @@ async def test_a_message_of_the_user_leaves_the_answers_behind() -> None:
         await page.post(messages, "fail")
         await page.post([USER, {**USER, "id": "u2"}])
         assert (await page.post(messages)).status_code == 422
-    assert agent.removed == 0
+    assert agent.removals == 0
 
 
 @pytest.mark.parametrize(
@@ -179,15 +181,15 @@ async def test_a_double_click_runs_a_tool_once(runs: RunStore, conflict: Conflic
             case _:
                 await asyncio.sleep(0.2)  # whether it waits already changes nothing
         await page.stop()
-        assert [(await answered).status_code for answered in (first, second)] == [200, status]
-    assert agent.taken == [[True]]
+        assert [(await task).status_code for task in (first, second)] == [200, status]
+    assert agent.answers == [[True]]
 
 
 class Cashier:
     """Asks twice before it pays, and waits after the first payment."""
 
     def __init__(self) -> None:
-        self.paid: list[str | None] = []
+        self.payments: list[str | None] = []
         self.go_on = asyncio.Event()
 
     async def answer(self, turn: Turn) -> AsyncIterator[Any]:
@@ -197,15 +199,15 @@ class Cashier:
                 yield parts.ApprovalRequest(f"approval {call_id}", call_id)
             return
         for each in turn.approvals:
-            self.paid.append(each.tool_call_id)
+            self.payments.append(each.tool_call_id)
             yield parts.ToolResult(each.tool_call_id or "", "paid")
         await self.go_on.wait()
 
 
 def payment(call_id: str, state: str, **approval: bool) -> dict[str, Any]:
     part = {"type": "tool-pay", "toolCallId": call_id, "input": {}, "state": state}
-    paid = {"output": "paid"} if state == "output-available" else {}
-    return {**part, **paid, "approval": {"id": f"approval {call_id}", **approval}}
+    output = {"output": "paid"} if state == "output-available" else {}
+    return {**part, **output, "approval": {"id": f"approval {call_id}", **approval}}
 
 
 async def test_two_that_wait_with_the_same_answer_run_its_tool_once(runs: RunStore) -> None:
@@ -215,19 +217,19 @@ async def test_two_that_wait_with_the_same_answer_run_its_tool_once(runs: RunSto
 
     async with httpx2.AsyncClient(transport=transport, base_url="http://example", timeout=30) as client:
 
-        async def post(*answered: dict[str, Any]) -> int:
-            message = [{"id": "m1", "role": "assistant", "parts": list(answered)}] if answered else []
+        async def post(*calls: dict[str, Any]) -> int:
+            message = [{"id": "m1", "role": "assistant", "parts": list(calls)}] if calls else []
             return (await client.post("/api/chat", json={"id": "c1", "messages": [USER, *message]})).status_code
 
         assert await post() == 200
         requested, yes = payment("t2", "approval-requested"), payment("t2", "approval-responded", approved=True)
         first = asyncio.ensure_future(post(payment("t1", "approval-responded", approved=True), requested))
         async with asyncio.timeout(30):
-            while not cashier.paid:  # noqa: ASYNC110
+            while not cashier.payments:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         others = [asyncio.ensure_future(post(payment("t1", "output-available", approved=True), yes)) for _ in range(2)]
         await asyncio.sleep(0.2)
         cashier.go_on.set()
         assert sorted(await asyncio.gather(first, *others)) == [200, 200, 422]
     await app.shut_down()
-    assert cashier.paid == ["t1", "t2"]
+    assert cashier.payments == ["t1", "t2"]

@@ -16,6 +16,8 @@ from usechat.server import ChatApp
 from usechat.server.requests import chat_key
 from usechat.turn import Turn
 
+pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
+
 ODD_IDS = [
     "a/b",
     "/a",
@@ -62,7 +64,7 @@ async def until_it_runs(http: httpx2.AsyncClient, path: str) -> None:
 @pytest.mark.parametrize("chat_id", ODD_IDS)
 async def test_a_chat_of_any_id_is_resumed_and_stopped(chat_id: str) -> None:
     chats = ChatApp(Agent().answer)
-    name = quote(chat_id, safe="")  # as encodeURIComponent does it (ai 5.0.277, 6.0.326, 7.0.169)
+    name = quote(chat_id, safe="")  # as encodeURIComponent does it (ai 5.0.277, 6.0.326, 7.0.170)
     async with client(chats) as http:
         answering = asyncio.ensure_future(http.post("/api/chat", json=body(chat_id)))
         await asyncio.sleep(0)
@@ -148,21 +150,17 @@ def test_the_key_of_a_usual_chat_is_its_id() -> None:
     assert chat_key({"session_id": "s1", "chat_id": "c1"}, "c1") == "session_id=s1/c1"
 
 
-async def test_the_garbage_collector_comes_rarely_while_the_app_runs() -> None:
-    frozen: list[tuple[int, int]] = []
+async def test_the_garbage_collector_of_the_host_is_left_alone() -> None:
+    states: list[tuple[int, tuple[int, int, int]]] = []
     events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 
     async def receive() -> dict[str, str]:
         return next(events)
 
     async def send(message: dict[str, str]) -> None:
-        frozen.append((gc.get_freeze_count(), gc.get_threshold()[0]))
+        states.append((gc.get_freeze_count(), gc.get_threshold()))
         assert message["type"].endswith(".complete")
 
-    before = gc.get_threshold()[0]
+    before = (gc.get_freeze_count(), gc.get_threshold())
     await ChatApp(lambda _turn: "Hi")({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
-    # Python 3.12 has frozen objects of its own.
-    (while_it_runs, threshold), (at_the_end, threshold_at_the_end) = frozen
-    assert while_it_runs > at_the_end
-    assert (threshold, threshold_at_the_end) == (20_000, before)
-    assert before < 20_000
+    assert states == [before, before]

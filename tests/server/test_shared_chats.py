@@ -18,6 +18,8 @@ from usechat.errors import InvalidSetting
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 PICTURE = b"\x89PNG" + b"x" * 30_000
 
 

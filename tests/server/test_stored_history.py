@@ -26,9 +26,12 @@ from usechat.parts import File, Part, ToolCall
 from usechat.runs.manager import RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState
-from usechat.server import ChatApp, Settings, Timeouts
-from usechat.server.turns import NO_HOOKS, StoredTurns
+from usechat.server import ChatApp, Settings
+from usechat.server.hooks import NO_HOOKS
+from usechat.server.turns import StoredTurns
 from usechat.turn import Turn, TurnContext
+
+pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
 
 PICTURE = b"\x89PNG" + b"x" * 30_000
 PICTURE_URL = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
@@ -71,10 +74,10 @@ class Model:
     """A model of Pydantic AI that remembers what it was given, and calls ``delete`` when it is asked to."""
 
     def __init__(self) -> None:
-        self.given: list[list[ModelMessage]] = []
+        self.inputs: list[list[ModelMessage]] = []
 
     async def __call__(self, messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        self.given.append(messages)
+        self.inputs.append(messages)
         last = messages[-1].parts[-1]
         if isinstance(last, UserPromptPart) and last.content == "delete":
             yield {0: DeltaToolCall("delete", '{"path": "notes"}', tool_call_id="t1")}
@@ -99,10 +102,10 @@ def calls_and_results(messages: list[ModelMessage]) -> tuple[list[str], list[str
 
 
 async def test_an_agent_gets_the_content_of_a_file_that_is_stored_apart(make: Make) -> None:
-    given: list[list[str]] = []
+    urls: list[list[str]] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
-        given.append(
+        urls.append(
             [str(part.get("url")) for message in turn.messages for part in message["parts"] if part["type"] == "file"]
         )
         yield "Seen."
@@ -110,16 +113,16 @@ async def test_an_agent_gets_the_content_of_a_file_that_is_stored_apart(make: Ma
     client = make(agent)
     await say(client, user("u1", "Look", PICTURE_PART))
     await say(client, user("u2", "And now?"))
-    assert given == [[PICTURE_URL], [PICTURE_URL]]
-    shown = (await loaded(client))[0]["parts"][0]["url"]
-    assert shown.startswith("http://a/api/chat/c1/files/"), "the page gets an address"
+    assert urls == [[PICTURE_URL], [PICTURE_URL]]
+    address = (await loaded(client))[0]["parts"][0]["url"]
+    assert address.startswith("http://a/api/chat/c1/files/"), "the page gets an address"
 
 
 async def test_what_makes_the_title_gets_the_content_of_a_file_that_is_stored_apart(make: Make) -> None:
-    given: asyncio.Queue[Any] = asyncio.Queue()
-    client = make(lambda _turn: "Seen.", hooks={"titles": given.put_nowait})
+    inputs: asyncio.Queue[Any] = asyncio.Queue()
+    client = make(lambda _turn: "Seen.", hooks={"titles": inputs.put_nowait})
     await say(client, user("u1", "Look", PICTURE_PART))
-    assert await given.get() == [user("u1", "Look", PICTURE_PART)]
+    assert await inputs.get() == [user("u1", "Look", PICTURE_PART)]
 
 
 async def test_on_finish_gets_the_address_of_a_file_that_is_stored_apart(make: Make) -> None:
@@ -137,14 +140,12 @@ async def test_on_finish_gets_the_address_of_a_file_that_is_stored_apart(make: M
 async def test_a_withdrawn_turn_keeps_the_files_of_the_message_that_it_continues(chats: ChatStore) -> None:
     await talking.turn(chats, ask(user("u1", "Paint")), PICTURE_PART, call("t1"), outcome="waiting")
     [_, message] = (await chats.load("c1", owner="ada")).messages
-    begun = await begin(chats, ask(message_id=message["id"]))
-    info = RunInfo(begun.claim.run_id, "c1", message["id"], sdk="7", state=RunState.STOPPED)
-    manager = RunManager(
-        MemoryRuns(), timeouts=Timeouts(), unread_timeout=None, conflict="reject", describe=lambda error, _: str(error)
-    )
+    beginning = await begin(chats, ask(message_id=message["id"]))
+    info = RunInfo(beginning.claim.run_id, "c1", message["id"], sdk="7", state=RunState.STOPPED)
+    manager = RunManager(MemoryRuns(), Settings())
     stored = StoredTurns(chats, manager, NO_HOOKS, file_bytes=0)
-    sent = FileUrls("http://a/api/chat/c1/files/").write(message)
-    recorder = await stored.recorder_of(info, TurnContext(begun.request), sent)
+    copy = FileUrls("http://a/api/chat/c1/files/").write(message)
+    recorder = await stored.recorder_of(info, TurnContext(beginning.request), copy)
     assert recorder is not None
     await recorder.finish(info)
     [_, again] = (await chats.load("c1", owner="ada")).messages
@@ -157,10 +158,10 @@ async def test_a_model_gets_the_content_of_a_file_that_is_stored_apart(make: Mak
     client = make(model.agent())
     await say(client, user("u1", "Look", PICTURE_PART))
     await say(client, user("u2", "And now?"))
-    for messages in model.given:
-        asked = messages[0].parts[0]
-        assert isinstance(asked, UserPromptPart)
-        assert list(asked.content) == [BinaryContent(PICTURE, media_type="image/png"), "Look"]
+    for messages in model.inputs:
+        prompt = messages[0].parts[0]
+        assert isinstance(prompt, UserPromptPart)
+        assert list(prompt.content) == [BinaryContent(PICTURE, media_type="image/png"), "Look"]
 
 
 async def test_a_text_names_each_earlier_file_that_is_too_much_for_a_model(make: Make) -> None:
@@ -169,8 +170,10 @@ async def test_a_text_names_each_earlier_file_that_is_too_much_for_a_model(make:
     other = {**PICTURE_PART, "url": f"data:image/png;base64,{base64.b64encode(PICTURE[::-1]).decode()}"}
     await say(client, user("u1", "Look", {**PICTURE_PART, "filename": "first.png"}))
     await say(client, user("u2", "And this?", other))
-    asked = [part.content for message in model.given[-1] for part in message.parts if isinstance(part, UserPromptPart)]
-    assert [list(content) for content in asked] == [
+    prompts = [
+        part.content for message in model.inputs[-1] for part in message.parts if isinstance(part, UserPromptPart)
+    ]
+    assert [list(content) for content in prompts] == [
         ["[The file first.png (image/png) is not included.]", "Look"],
         [BinaryContent(PICTURE[::-1], media_type="image/png"), "And this?"],
     ]
@@ -198,9 +201,9 @@ async def test_a_model_gets_no_call_without_a_result(make: Make) -> None:
     await say(client, user("u1", "delete"))
     assert (await loaded(client))[1]["parts"][-1]["state"] == "approval-requested"
     await say(client, user("u2", "Never mind"))
-    calls, results = calls_and_results(model.given[-1])
+    calls, results = calls_and_results(model.inputs[-1])
     assert calls == results
-    assert "Never mind" in [part.content for part in model.given[-1][-1].parts if isinstance(part, UserPromptPart)]
+    assert "Never mind" in [part.content for part in model.inputs[-1][-1].parts if isinstance(part, UserPromptPart)]
 
 
 async def test_a_model_gets_a_result_of_a_call_that_a_failure_has_cut_off(make: Make) -> None:
@@ -211,4 +214,4 @@ async def test_a_model_gets_a_result_of_a_call_that_a_failure_has_cut_off(make: 
     await say(make(failing), user("u1", "Search"))
     model = Model()
     await say(make(model.agent()), user("u2", "Again"))
-    assert calls_and_results(model.given[-1]) == (["t9"], ["t9"])
+    assert calls_and_results(model.inputs[-1]) == (["t9"], ["t9"])

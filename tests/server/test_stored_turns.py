@@ -19,9 +19,14 @@ from usechat.chats import ChatStore, LoadedChat, MemoryChats, SqlChats, last_mes
 from usechat.errors import StoreUnreachable
 from usechat.protocol.chunks import DataChunk
 from usechat.protocol.message import MessageBuilder
+from usechat.protocol.ui_messages import tool_parts_of
 from usechat.runs.memory import MemoryRuns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Identity, Turn
+
+pytestmark = pytest.mark.external_agents
+
+LARGE = 17 * 1024 * 1024
 
 
 class Agent:
@@ -57,6 +62,9 @@ class Agent:
                 self.waits.set()
                 await self.goes_on.wait()
                 yield " over."
+            case "large":
+                yield parts.ToolCall("t4", "read", {})
+                yield parts.ToolResult("t4", "x" * LARGE)
             case "name":
                 yield parts.Start("u1")
                 yield "Named."
@@ -64,8 +72,8 @@ class Agent:
                 yield "Half"
                 yield parts.ToolCall("t3", "search", {})
                 raise ValueError("secret")
-            case said:
-                yield f"Answer {len(turn.messages)} to {said}."
+            case text:
+                yield f"Answer {len(turn.messages)} to {text}."
 
 
 @pytest.fixture
@@ -144,28 +152,28 @@ async def test_a_request_for_an_unknown_chat_that_brings_nothing_is_refused(clie
 async def test_the_question_is_stored_before_the_answer_begins(
     client: httpx2.AsyncClient, agent: Agent, chats: ChatStore
 ) -> None:
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     loaded = await stored(chats)
     assert (texts(loaded.messages), loaded.running is not None) == (["wait"], True)
     agent.goes_on.set()
-    await asked
+    await task
     loaded = await stored(chats)
     assert (texts(loaded.messages), loaded.running) == (["wait", "Wait over."], None)
 
 
 async def test_the_end_is_stored_before_the_page_sees_it(client: httpx2.AsyncClient, chats: ChatStore) -> None:
-    said = await post(client, user("u1", "One"))
+    body = await post(client, user("u1", "One"))
     loaded = await stored(chats)
-    assert loaded.messages[-1]["id"] == said.message_id
-    assert loaded.outcomes == {said.message_id: "finished"}
+    assert loaded.messages[-1]["id"] == body.message_id
+    assert loaded.outcomes == {body.message_id: "finished"}
 
 
 async def test_an_answer_that_fails_is_stored_as_far_as_it_came(client: httpx2.AsyncClient, chats: ChatStore) -> None:
     await client.post("/api/chat", json={"id": "c1", "messages": [user("u1", "fail")]})
     loaded = await stored(chats)
-    found = loaded.messages[-1]["parts"]
-    assert [(part["type"], part.get("state")) for part in found] == [
+    stored_parts = loaded.messages[-1]["parts"]
+    assert [(part["type"], part.get("state")) for part in stored_parts] == [
         ("step-start", None),
         ("text", "done"),
         ("tool-search", "output-error"),
@@ -176,18 +184,18 @@ async def test_an_answer_that_fails_is_stored_as_far_as_it_came(client: httpx2.A
 async def test_an_answer_that_is_stopped_is_stored_as_far_as_it_came(
     client: httpx2.AsyncClient, agent: Agent, chats: ChatStore
 ) -> None:
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     assert (await client.post("/api/chat/c1/stop")).status_code == 204
-    await asked
+    await task
     assert await shown(chats) == ["wait", "Wait"]
     assert list((await stored(chats)).outcomes.values()) == ["stopped"]
 
 
 async def test_an_answer_never_gets_the_id_of_another_message(client: httpx2.AsyncClient, chats: ChatStore) -> None:
-    said = await post(client, user("u1", "name"))
-    assert said.message_id != "u1"
-    assert [message["id"] for message in (await stored(chats)).messages] == ["u1", said.message_id]
+    body = await post(client, user("u1", "name"))
+    assert body.message_id != "u1"
+    assert [message["id"] for message in (await stored(chats)).messages] == ["u1", body.message_id]
 
 
 async def test_a_second_tab_resumes_the_answer_from_its_start(
@@ -195,13 +203,13 @@ async def test_a_second_tab_resumes_the_answer_from_its_start(
 ) -> None:
     streams = Streams()
     client = make(observer=streams)
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     resumed = asyncio.ensure_future(client.get("/api/chat/c1/stream"))
     again = asyncio.ensure_future(post(client, user("u1", "wait")))
     await streams.wait_for(3)
     agent.goes_on.set()
-    texts_ = [(await asked).text, Body((await resumed).content, complete=True).text, (await again).text]
+    texts_ = [(await task).text, Body((await resumed).content, complete=True).text, (await again).text]
     assert texts_ == ["Wait over."] * 3
     assert len(agent.turns) == 1
     assert (await client.get("/api/chat/c1/stream")).status_code == 204
@@ -211,12 +219,12 @@ async def test_a_second_tab_resumes_the_answer_from_its_start(
 async def test_a_second_question_is_refused_and_not_stored_while_one_is_answered(
     client: httpx2.AsyncClient, agent: Agent, chats: ChatStore
 ) -> None:
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     response = await client.post("/api/chat", json={"id": "c1", "messages": [user("u2", "Two")]})
     assert (response.status_code, response.text) == (409, "This chat is being answered already.")
     agent.goes_on.set()
-    await asked
+    await task
     assert await shown(chats) == ["wait", "Wait over."]
 
 
@@ -225,25 +233,25 @@ async def test_a_second_question_waits_or_interrupts(
     make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, conflict: Any
 ) -> None:
     client = make(Settings(sdk="7", conflict=conflict))
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     second = asyncio.ensure_future(post(client, user("u2", "Two")))
     if conflict == "queue":
         await asyncio.sleep(0.2)
         agent.goes_on.set()
-    said = "Wait over." if conflict == "queue" else "Wait"
-    assert (await asked).text == said
+    answer_text = "Wait over." if conflict == "queue" else "Wait"
+    assert (await task).text == answer_text
     assert (await second).text == "Answer 3 to Two."
-    assert await shown(chats) == ["wait", said, "Two", "Answer 3 to Two."]
+    assert await shown(chats) == ["wait", answer_text, "Two", "Answer 3 to Two."]
 
 
 async def test_an_edit_stops_the_answer_to_the_earlier_text(
     client: httpx2.AsyncClient, agent: Agent, chats: ChatStore
 ) -> None:
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
     assert (await post(client, user("u1", "Other"), messageId="u1")).text == "Answer 1 to Other."
-    await asked
+    await task
     assert await shown(chats) == ["Other", "Answer 1 to Other."]
 
 
@@ -257,15 +265,15 @@ async def waiting_approval(client: httpx2.AsyncClient, chats: ChatStore) -> Any:
     return approved(message)
 
 
-def approved(message: Any, answer_: bool = True) -> Any:
+def approved(message: Any, is_approved: bool = True) -> Any:
     """Return the page's copy of a message with its approval answered; 5 asks for it through a tool of the page."""
 
     def give(part: Any) -> Any:
         match part:
             case {"type": "tool-approval"}:
-                return {**part, "state": "output-available", "output": {"approved": answer_}}
-            case {"state": "approval-requested", "approval": asked}:
-                return {**part, "state": "approval-responded", "approval": {**asked, "approved": answer_}}
+                return {**part, "state": "output-available", "output": {"approved": is_approved}}
+            case {"state": "approval-requested", "approval": approval}:
+                return {**part, "state": "approval-responded", "approval": {**approval, "approved": is_approved}}
         return part
 
     return {**message, "parts": [give(part) for part in message["parts"]]}
@@ -275,12 +283,12 @@ async def test_an_approval_is_taken_once_however_often_it_is_sent(
     client: httpx2.AsyncClient, agent: Agent, chats: ChatStore
 ) -> None:
     copy = await waiting_approval(client, chats)
-    contrary = approved({**copy, "parts": (await stored(chats)).messages[-1]["parts"]}, answer_=False)
-    said = await asyncio.gather(
+    contrary = approved({**copy, "parts": (await stored(chats)).messages[-1]["parts"]}, is_approved=False)
+    bodies = await asyncio.gather(
         *[post(client, each, messageId=copy["id"]) for each in (copy, copy, contrary, copy, contrary)]
     )
     assert agent.ran == 1
-    assert {each.text for each in said} == {"Done."}
+    assert {each.text for each in bodies} == {"Done."}
     assert (await post(client, copy, messageId=copy["id"])).text == "Done.", "a replayed request sees the answer"
     assert agent.ran == 1
     last = (await stored(chats)).messages[-1]
@@ -301,8 +309,8 @@ async def test_a_contrary_answer_that_comes_late_is_told_what_became_of_the_firs
     builder = MessageBuilder(sdk=sdk, message_id=message["id"], message=approved(message, not first))
     for chunk in late.chunks:
         builder.receive(chunk)
-    shown_, kept = builder.message["parts"], (await stored(chats)).messages[-1]["parts"]
-    assert [outcome_of(part) for part in shown_] == [outcome_of(part) for part in kept]
+    page_parts, stored_parts = builder.message["parts"], (await stored(chats)).messages[-1]["parts"]
+    assert [outcome_of(part) for part in page_parts] == [outcome_of(part) for part in stored_parts]
     assert agent.ran == first
 
 
@@ -318,8 +326,8 @@ async def test_a_copy_of_an_answer_whose_call_has_no_state_is_no_answer(
 ) -> None:
     copy = await waiting_approval(client, chats)
     await post(client, copy, messageId=copy["id"])
-    broken = {**copy, "parts": [{**part, "state": state} for part in copy["parts"]]}
-    assert (await post(client, broken, messageId=copy["id"])).text == "Done."
+    message = {**copy, "parts": [{**part, "state": state} for part in copy["parts"]]}
+    assert (await post(client, message, messageId=copy["id"])).text == "Done."
     assert agent.ran == 1
 
 
@@ -396,34 +404,34 @@ async def test_an_imported_approval_must_have_been_asked_for(
 # Hooks.
 
 
-def titles_in(said: Body) -> list[Any]:
-    return [each.data for each in said.chunks if isinstance(each, DataChunk) and each.type == "data-chat-title"]
+def titles_in(body: Body) -> list[Any]:
+    return [each.data for each in body.chunks if isinstance(each, DataChunk) and each.type == "data-chat-title"]
 
 
 async def test_a_new_chat_tells_the_page_its_title(client: httpx2.AsyncClient, chats: ChatStore) -> None:
     first = await post(client, user("u1", "What is it?"))
     second = await post(client, user("u2", "And now?"))
-    assert [titles_in(said) for said in (first, second)] == [["What is it?"], []]
+    assert [titles_in(body) for body in (first, second)] == [["What is it?"], []]
     assert not [part for part in (await stored(chats)).messages[1]["parts"] if part["type"].startswith("data-")]
 
 
 async def test_a_function_makes_the_title_without_delaying_the_answer(
     make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    history: list[Any] = []
 
     async def titles(messages: list[Any]) -> str:
         await agent.waits.wait()
-        asked.extend(messages)
+        history.extend(messages)
         return "  A fine\ntitle "
 
     titled = asyncio.Event()
     suggest = chats.suggest_title
 
     async def suggest_and_tell(chat_id: str, title: str) -> Any:
-        found = await suggest(chat_id, title)
+        chat = await suggest(chat_id, title)
         asyncio.get_running_loop().call_soon(titled.set)
-        return found
+        return chat
 
     monkeypatch.setattr(chats, "suggest_title", suggest_and_tell)
     client = make(titles=titles)
@@ -431,16 +439,16 @@ async def test_a_function_makes_the_title_without_delaying_the_answer(
     await asyncio.wait_for(agent.waits.wait(), 30)
     await asyncio.wait_for(titled.wait(), 30)
     agent.goes_on.set()
-    assert (titles_in(await waits), texts(asked)) == (["wait", "A fine title"], ["wait"])
+    assert (titles_in(await waits), texts(history)) == (["wait", "A fine title"], ["wait"])
 
 
 async def test_a_plain_function_makes_the_title_without_delaying_the_answer(
     make: Callable[..., httpx2.AsyncClient], chats: ChatStore
 ) -> None:
-    answered = threading.Event()
-    client = make(titles=lambda _messages: "In time" if answered.wait(30) else "Too late")
+    end = threading.Event()
+    client = make(titles=lambda _messages: "In time" if end.wait(30) else "Too late")
     assert (await post(client, user("u1", "Hi"))).text == "Answer 1 to Hi."
-    answered.set()
+    end.set()
     async with asyncio.timeout(30):
         while (await stored(chats)).chat.title != "In time":  # noqa: ASYNC110 (nothing tells when it is done)
             await asyncio.sleep(0.01)
@@ -459,29 +467,29 @@ async def test_the_agent_gets_as_much_of_the_history_as_the_hook_leaves(
 async def test_on_finish_gets_the_stored_message_before_the_page_sees_the_end(
     make: Callable[..., httpx2.AsyncClient], chats: ChatStore
 ) -> None:
-    seen: list[tuple[Any, str, str]] = []
+    calls: list[tuple[Any, str, str]] = []
 
     async def save(message: Any, turn: Turn, outcome: str) -> None:
         assert (await stored(chats)).messages[-1] == message
-        seen.append((texts([message]), turn.chat_id, outcome))
+        calls.append((texts([message]), turn.chat_id, outcome))
 
     await post(make(on_finish=save), user("u1", "One"))
-    assert seen == [(["Answer 1 to One."], "c1", "finished")]
+    assert calls == [(["Answer 1 to One."], "c1", "finished")]
 
 
 async def test_an_answer_whose_worker_died_is_reported_as_lost(
     make: Callable[..., httpx2.AsyncClient], chats: ChatStore
 ) -> None:
     reported: asyncio.Queue[Any] = asyncio.Queue()
-    begun = await begin(chats, ask(user("u1", "One"), chat_id="c9"), owner="")
-    await chats.save(begun.claim, answer("m1", text("Half", "streaming")))
+    beginning = await begin(chats, ask(user("u1", "One"), chat_id="c9"), owner="")
+    await chats.save(beginning.claim, answer("m1", text("Half", "streaming")))
     lease, chats.lease = chats.lease, 0
-    await chats.renew(begun.claim)
+    await chats.renew(beginning.claim)
     chats.lease = lease
     client = make(on_finish=lambda message, turn, outcome: reported.put_nowait((message, turn.chat_id, outcome)))
     await post(client, user("u1", "Other"))
-    found = [await asyncio.wait_for(reported.get(), 30) for _ in range(2)]
-    assert (answer(begun.claim.message_id, "Half") | {"id": "m1"}, "c9", "lost") in found
+    reports = [await asyncio.wait_for(reported.get(), 30) for _ in range(2)]
+    assert (answer(beginning.claim.message_id, "Half") | {"id": "m1"}, "c9", "lost") in reports
 
 
 async def test_chats_that_nobody_has_changed_for_too_long_are_deleted(
@@ -571,7 +579,7 @@ async def test_a_database_that_comes_back_in_the_middle_of_an_answer_loses_nothi
         await chats.migrate()
         app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=60)
-        asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+        task = asyncio.ensure_future(post(client, user("u1", "wait")))
         await asyncio.wait_for(agent.waits.wait(), 30)
         await asyncio.to_thread(server.stop)
         async with asyncio.timeout(30):
@@ -579,7 +587,7 @@ async def test_a_database_that_comes_back_in_the_middle_of_an_answer_loses_nothi
                 await asyncio.sleep(0.05)
         agent.goes_on.set()
         await asyncio.to_thread(server.start)
-        assert (await asked).text == "Wait over."
+        assert (await task).text == "Wait over."
         loaded = await stored(chats)
         assert (texts(loaded.messages), list(loaded.outcomes.values())) == (["wait", "Wait over."], ["finished"])
         assert (await post(client, user("u2", "Next"))).text == "Answer 3 to Next."
@@ -601,13 +609,22 @@ async def test_a_replay_leaves_out_an_answered_approval_for_clients_that_cannot_
     await post(client, user("u1", "delete slowly"))
     message: Any = (await stored(chats)).messages[-1]
     await streams.wait_for(1)
-    asked = asyncio.ensure_future(post(client, approved(message), messageId=message["id"]))
+    task = asyncio.ensure_future(post(client, approved(message), messageId=message["id"]))
     await asyncio.wait_for(agent.waits.wait(), 30)
     resumed = asyncio.ensure_future(client.get("/api/chat/c1/stream"))
     await streams.wait_for(2)
     agent.goes_on.set()
-    await asked
+    await task
     chunks = Body((await resumed).content, complete=True).chunks
     names = [type(chunk).__name__ for chunk in chunks]
     assert [name for name in names if "Approval" in name] == shown_chunks
     assert "ToolOutputAvailableChunk" in names
+
+
+async def test_a_chunk_of_any_size_is_stored_and_its_chat_goes_on(client: httpx2.AsyncClient, chats: ChatStore) -> None:
+    """A chunk that was larger than clients of usechat read was never stored, and its chat stayed claimed."""
+    await post(client, user("u1", "large"))
+    [_, message] = (await stored(chats)).messages
+    assert [len(part["output"]) for part in tool_parts_of(message)] == [LARGE]
+    await post(client, user("u2", "hello"))
+    assert (await shown(chats))[-1] == "Answer 3 to hello."

@@ -19,6 +19,8 @@ from usechat.runs.quotas import Quotas
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.external_agents
+
 Make = Callable[..., httpx2.AsyncClient]
 
 
@@ -63,11 +65,11 @@ async def loaded(client: httpx2.AsyncClient) -> list[Any]:
 @asynccontextmanager
 async def answering(client: httpx2.AsyncClient, agent: Agent) -> AsyncIterator["asyncio.Future[Body]"]:
     """Ask a question whose answer waits in the middle; yield its response."""
-    asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+    task = asyncio.ensure_future(post(client, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 30)
-    yield asked
+    yield task
     agent.goes_on.set()
-    await asked
+    await task
 
 
 # Quotas.
@@ -76,15 +78,15 @@ async def answering(client: httpx2.AsyncClient, agent: Agent) -> AsyncIterator["
 async def test_a_request_for_the_answer_that_runs_is_not_one_run_more(make: Make, agent: Agent) -> None:
     streams = Streams()
     client = make(Quotas(concurrent_runs=1), observer=streams)
-    async with answering(client, agent) as asked:
-        joined = asyncio.ensure_future(post(client, user("u1", "wait")))
+    async with answering(client, agent) as task:
+        second = asyncio.ensure_future(post(client, user("u1", "wait")))
         await streams.wait_for(2)
         other = await client.post("/api/chat", json={"id": "c2", "messages": [user("u1", "Other chat")]})
         assert (other.status_code, other.text) == (429, "More than 1 messages at once. Please wait.")
         refused = await client.post("/api/chat", json={"id": "c1", "messages": [user("u2", "Other question")]})
         assert refused.status_code == 409, "the chat is being answered: that is the reason, and not a quota"
         assert (await post(client, user("u1", "Edited"))).text == "Answer 1 to Edited."
-        assert [(await each).text for each in (asked, joined)] == ["Wait", "Wait"]
+        assert [(await each).text for each in (task, second)] == ["Wait", "Wait"]
 
 
 async def test_approvals_of_two_tabs_are_one_run(make: Make, agent: Agent) -> None:
@@ -108,22 +110,22 @@ class Reports:
     """An ``on_finish`` that notes what it was given, and what was stored by then."""
 
     def __init__(self, chats: ChatStore) -> None:
-        self.found: list[tuple[str, list[str]]] = []
+        self.entries: list[tuple[str, list[str]]] = []
         self._chats = chats
 
     async def __call__(self, message: Any, turn: Turn, outcome: str) -> None:
         stored = (await self._chats.load(turn.chat_id, owner="ada", tree=True)).tree
         assert message in [row["message"] for row in stored]
-        self.found.append((outcome, texts([message])))
+        self.entries.append((outcome, texts([message])))
 
 
 async def test_on_finish_gets_a_stopped_answer_once_as_it_is_stored(make: Make, agent: Agent, chats: ChatStore) -> None:
     reports = Reports(chats)
     client = make(on_finish=reports)
-    async with answering(client, agent) as asked:
+    async with answering(client, agent) as task:
         assert (await client.post("/api/chat/c1/stop")).status_code == 204
-        await asked
-    assert reports.found == [("stopped", ["Wait"])]
+        await task
+    assert reports.entries == [("stopped", ["Wait"])]
 
 
 async def test_on_finish_gets_the_answer_that_an_edit_stops(make: Make, agent: Agent, chats: ChatStore) -> None:
@@ -131,16 +133,16 @@ async def test_on_finish_gets_the_answer_that_an_edit_stops(make: Make, agent: A
     client = make(on_finish=reports)
     async with answering(client, agent):
         await post(client, user("u1", "Edited"))
-    assert reports.found == [("stopped", ["Wait"]), ("finished", ["Answer 1 to Edited."])]
+    assert reports.entries == [("stopped", ["Wait"]), ("finished", ["Answer 1 to Edited."])]
 
 
 async def test_on_finish_gets_the_answer_of_a_chat_that_is_deleted(make: Make, agent: Agent, chats: ChatStore) -> None:
     reports = Reports(chats)
     client = make(on_finish=reports)
-    async with answering(client, agent) as asked:
+    async with answering(client, agent) as task:
         assert (await client.delete("/api/chat/c1")).status_code == 204
-        assert (await asked).text == "Wait"
-    assert reports.found == [("stopped", ["Wait"])]
+        assert (await task).text == "Wait"
+    assert reports.entries == [("stopped", ["Wait"])]
     assert (await client.get("/api/chat/c1/messages")).status_code == 404
     assert (await post(client, user("u1", "Again"))).text == "Answer 1 to Again.", "nothing of the chat is left"
 
@@ -159,11 +161,11 @@ async def test_a_function_does_not_replace_the_title_that_a_person_gave_meanwhil
         return "Of a function"
 
     client = make(titles=titles)
-    async with answering(client, agent) as asked:
+    async with answering(client, agent) as task:
         assert (await client.patch("/api/chat/c1", json={"title": "Mine"})).status_code == 200
         renamed.set()
         await asyncio.wait_for(suggested.wait(), 30)
-    assert titles_in(await asked) == ["wait"]
+    assert titles_in(await task) == ["wait"]
     assert (await chats.look_up("c1", owner="ada")).chat.title == "Mine"
 
 

@@ -70,16 +70,16 @@ def agent() -> Agent:
 async def test_another_worker_joins_and_resumes_and_answers_the_next_question(tmp_path: Path, agent: Agent) -> None:
     with redis_server("valkey") as server:
         workers = Workers(tmp_path / "chats.db", agent, [RedisRuns(server.url), RedisRuns(server.url)])
-        asked = asyncio.ensure_future(post(workers.here, user("u1", "wait")))
+        first = asyncio.ensure_future(post(workers.here, user("u1", "wait")))
         await asyncio.wait_for(agent.waits.wait(), 60)
         resumed = asyncio.ensure_future(workers.there.get("/api/chat/c1/stream"))
-        joined = asyncio.ensure_future(post(workers.there, user("u1", "wait")))
+        second = asyncio.ensure_future(post(workers.there, user("u1", "wait")))
         await workers.streams.wait_for(3)
         refused = await post(workers.there, user("u2", "Two"))
         assert (refused.status_code, refused.text) == (409, "This chat is being answered already.")
         agent.goes_on.set()
-        said = [Body((await each).content, complete=True).text for each in (asked, resumed, joined)]
-        assert said == ["Answer to wait."] * 3
+        answers = [Body((await each).content, complete=True).text for each in (first, resumed, second)]
+        assert answers == ["Answer to wait."] * 3
         assert Body((await post(workers.there, user("u2", "Two"))).content, complete=True).text == "Answer to Two."
         loaded = await workers.chats.load("c1", owner="")
         assert texts(loaded.messages) == ["wait", "Answer to wait.", "Two", "Answer to Two."]
@@ -89,11 +89,11 @@ async def test_another_worker_joins_and_resumes_and_answers_the_next_question(tm
 
 async def test_a_worker_that_shares_no_runs_refuses_a_chat_that_is_being_answered(tmp_path: Path, agent: Agent) -> None:
     workers = Workers(tmp_path / "chats.db", agent, [MemoryRuns(), MemoryRuns()])
-    asked = asyncio.ensure_future(post(workers.here, user("u1", "wait")))
+    task = asyncio.ensure_future(post(workers.here, user("u1", "wait")))
     await asyncio.wait_for(agent.waits.wait(), 60)
     for message in (user("u1", "wait"), user("u2", "Two")):
         assert (await post(workers.there, message)).status_code == 409
     agent.goes_on.set()
-    await asked
+    await task
     assert Body((await post(workers.there, user("u2", "Two"))).content, complete=True).text == "Answer to Two."
     await workers.close()

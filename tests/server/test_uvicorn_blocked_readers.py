@@ -23,7 +23,7 @@ from tests.conformance.served import serving
 from tests.server.process import PATIENCE, eventually, question
 from tests.server.sockets import Client
 from tests.server.test_response import Answering, Connection, Transport, Way, settled
-from usechat import chat_response
+from usechat import chat_response, parts
 from usechat.runs.log import Wake
 from usechat.server import Settings
 from usechat.server.uvicorn import UvicornServer
@@ -111,8 +111,8 @@ def test_a_server_that_goes_does_not_wait_for_a_client_that_takes_nothing(
 
 @pytest.fixture(params=["task", "push", "write"])
 def way(request: pytest.FixtureRequest) -> Way:
-    found: Way = request.param
-    return found
+    param: Way = request.param
+    return param
 
 
 async def test_a_shutdown_does_not_wait_for_a_client_that_takes_nothing(way: Way) -> None:
@@ -126,7 +126,7 @@ async def test_a_shutdown_does_not_wait_for_a_client_that_takes_nothing(way: Way
         await settled()
     connection.may_send.set()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
+    assert (connection.complete, answering.listener.events) == (False, [True, "disconnected"])
 
 
 async def test_nor_does_it_wait_for_the_end_of_an_answer_that_has_ended(way: Way) -> None:
@@ -141,12 +141,12 @@ async def test_nor_does_it_wait_for_the_end_of_an_answer_that_has_ended(way: Way
     await settled()
     connection.may_send.set()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
+    assert (connection.complete, answering.listener.events) == (False, [True, "disconnected"])
 
 
 class Breakable(Transport):
     def abort(self) -> None:
-        self.connection.gone.set()
+        self.connection.departure.set()
 
 
 async def test_a_client_that_takes_nothing_for_too_long_is_disconnected(way: Way) -> None:
@@ -158,8 +158,8 @@ async def test_a_client_that_takes_nothing_for_too_long_is_disconnected(way: Way
     await answering.write(b"b")
     answering.log.end()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (False, [True, "slow"])
-    assert connection.gone.is_set()
+    assert (connection.complete, answering.listener.events) == (False, [True, "slow"])
+    assert connection.departure.is_set()
 
 
 class Taking(Breakable):
@@ -185,7 +185,7 @@ async def test_one_that_takes_a_little_at_each_look_is_not(way: Way) -> None:
     connection.may_send.set()
     answering.log.end()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (True, [True, "ended"])
+    assert (connection.complete, answering.listener.events) == (True, [True, "ended"])
 
 
 SAID: dict[str, int] = {}
@@ -204,9 +204,15 @@ async def much(turn: Turn) -> AsyncIterator[str]:
         ENDED.add(turn.chat_id)
 
 
+async def much_at_once(turn: Turn) -> None:
+    """Say it in a way that cannot be held back."""
+    async for text in much(turn):
+        turn.send(parts.Text(text))
+
+
 async def late(request: Request) -> Any:
     """A route that takes its time between making the answer and sending it."""
-    response = await chat_response(request, much, settings=Settings(disconnect="cancel"))
+    response = await chat_response(request, much_at_once, settings=Settings(disconnect="cancel"))
     async with asyncio.timeout(PATIENCE):
         while "late" not in ENDED:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -67,11 +67,11 @@ async def test_a_client_that_goes_wakes_the_reading(connection: tuple[Connection
     await turns()
     server.messages.put_nowait("http.request")
     await turns()
-    assert (client.gone, server.receiving) == (False, 1)
+    assert (client.is_gone, server.receiving) == (False, 1)
     server.messages.put_nowait("http.disconnect")
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert (client.gone, server.receiving) == (True, 0)
+    assert (client.is_gone, server.receiving) == (True, 0)
     client.close()
 
 
@@ -84,7 +84,7 @@ async def test_a_client_that_has_gone_already_is_noticed_too(connection: tuple[C
     client.start()
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert client.gone
+    assert client.is_gone
 
 
 async def test_a_connection_that_cannot_be_listened_to_is_lost() -> None:
@@ -94,7 +94,7 @@ async def test_a_connection_that_cannot_be_listened_to_is_lost() -> None:
     client.start()
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert client.gone
+    assert client.is_gone
     client.close()
 
 
@@ -106,4 +106,4 @@ async def test_nobody_listens_to_a_stream_that_has_ended(connection: tuple[Conne
     server.messages.put_nowait("http.disconnect")
     client.close()
     await turns()
-    assert (client.gone, server.receiving) == (False, 0)
+    assert (client.is_gone, server.receiving) == (False, 0)

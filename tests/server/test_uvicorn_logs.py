@@ -24,12 +24,12 @@ def test_lines(style: LogFormat, lines: list[object], capsys: pytest.CaptureFixt
     logging.getLogger("usechat.server").info("run %s ended", "r1", extra={"run_id": "r1"})
     logging.getLogger("uvicorn.error").error("ASGI callable returned without completing response.")
     logging.getLogger("uvicorn.error").error("It broke.")
-    written = capsys.readouterr().err.splitlines()
+    output = capsys.readouterr().err.splitlines()
     if style == "text":
-        assert written == lines
+        assert output == lines
     else:
         keys = ("level", "text", "run_id")
-        assert [{key: line[key] for key in keys if key in line} for line in map(json.loads, written)] == lines
+        assert [{key: line[key] for key in keys if key in line} for line in map(json.loads, output)] == lines
 
 
 def test_the_configuration_of_others_is_left_alone() -> None:

@@ -114,18 +114,18 @@ class Stream:
     """An answer that is being read."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self.seen = b""
+        self.content = b""
         self.complete = False
         self._pieces = response.iter_bytes()
 
     def begin(self) -> None:
-        while b"word" not in self.seen:
-            self.seen += next(self._pieces)
+        while b"word" not in self.content:
+            self.content += next(self._pieces)
 
     def read_on(self) -> None:
         with suppress(httpx2.RemoteProtocolError, httpx2.ReadError):
             for piece in self._pieces:
-                self.seen += piece
+                self.content += piece
             self.complete = True
 
 
@@ -148,7 +148,7 @@ def test_an_open_stream_is_disconnected_at_once(tmp_path: Path, app: str) -> Non
     with uvicorn_process(tmp_path, f"stock_apps:{app}") as (process, url):
         [stream] = read_until_it_goes(process, url)
         assert not stream.complete, "a clean end would look like success"
-        assert (b"finish" in stream.seen, b"error" in stream.seen) == (False, False)
+        assert (b"finish" in stream.content, b"error" in stream.content) == (False, False)
         assert process.returncode == -signal.SIGTERM
 
 
@@ -167,7 +167,7 @@ def test_an_open_stream_behind_middleware_is_disconnected_likewise(tmp_path: Pat
         assert [(path, stream.complete) for path, stream in zip(paths, streams, strict=True)] == [
             (path, False) for path in paths
         ]
-        assert [b"error" in stream.seen for stream in streams] == [False] * len(paths)
+        assert [b"error" in stream.content for stream in streams] == [False] * len(paths)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -177,7 +177,7 @@ def test_an_encrypted_stream_is_disconnected_likewise(tmp_path: Path, loop: str)
     with uvicorn_process(tmp_path, "stock_apps:alone", *options) as (process, url):
         assert url.startswith("https:")
         [stream] = read_until_it_goes(process, url)
-        assert (stream.complete, b"error" in stream.seen) == (False, False)
+        assert (stream.complete, b"error" in stream.content) == (False, False)
 
 
 def test_over_plain_asgi_an_open_stream_ends_with_uvicorn_s_grace_period(tmp_path: Path) -> None:

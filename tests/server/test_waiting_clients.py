@@ -9,8 +9,10 @@ import httpx2
 import pytest
 
 from tests.server.process import question
-from usechat.server import ChatApp, Settings, Unobserved
+from usechat.server import ChatApp, Observer, Settings
 from usechat.turn import Turn
+
+pytestmark = pytest.mark.external_agents
 
 PATIENCE = 30.0
 
@@ -24,13 +26,13 @@ class Agent:
     """Answers the first question when it is told to, and the others at once."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.begun = asyncio.Event()
+        self.questions: list[str] = []
+        self.beginning = asyncio.Event()
         self.gate = asyncio.Event()
 
     async def __call__(self, turn: Turn) -> AsyncIterator[str]:
-        self.asked.append(turn.text)
-        self.begun.set()
+        self.questions.append(turn.text)
+        self.beginning.set()
         yield "answer"
         if turn.text == "first":
             await self.gate.wait()
@@ -40,7 +42,7 @@ async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
     agent = Agent()
     app = ChatApp(agent, settings=Settings(conflict="queue"))
     left = asyncio.Event()
-    sent: list[int] = []
+    statuses: list[int] = []
 
     async def ask(text: str) -> None:
         body = [{"type": "http.request", "body": httpx2.Request("POST", "/", json=message(text)).content}]
@@ -53,7 +55,7 @@ async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
 
         async def send(event: dict[str, object]) -> None:
             if event["type"] == "http.response.start":
-                sent.append(int(str(event["status"])))
+                statuses.append(int(str(event["status"])))
 
         headers = [(b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/api/chat", "query_string": b"", "headers": headers}
@@ -62,7 +64,7 @@ async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
     async with client_of(app) as client:
         first = asyncio.ensure_future(client.post("/api/chat", json=message("first")))
         async with asyncio.timeout(PATIENCE):
-            await agent.begun.wait()
+            await agent.beginning.wait()
             second = asyncio.ensure_future(ask("second"))
             await asyncio.sleep(0.1)
             left.set()
@@ -70,7 +72,7 @@ async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
             agent.gate.set()
             assert (await first).status_code == 200
             assert (await client.post("/api/chat", json=message("third"))).status_code == 200
-    assert (agent.asked, sent) == (["first", "third"], [499])
+    assert (agent.questions, statuses) == (["first", "third"], [499])
     await app.shut_down()
 
 
@@ -92,7 +94,7 @@ async def test_a_socket_that_left_while_its_request_waited_starts_no_agent(leave
     scope = {"type": "websocket", "path": "/api/chat/ws", "query_string": b"", "headers": [], "subprotocols": []}
     async with client_of(app) as client, asyncio.timeout(PATIENCE):
         first = asyncio.ensure_future(client.post("/api/chat", json=message("first")))
-        await agent.begun.wait()
+        await agent.beginning.wait()
         incoming.put_nowait({"type": "websocket.connect"})
         socket = asyncio.ensure_future(app(scope, incoming.get, send))
         await accepted.wait()
@@ -107,7 +109,7 @@ async def test_a_socket_that_left_while_its_request_waited_starts_no_agent(leave
         assert (await first).status_code == 200
         await asyncio.sleep(0.5)  # time enough for a request that waits to begin
         assert (await client.post("/api/chat", json=message("third"))).status_code == 200
-    assert agent.asked == ["first", "third"]
+    assert agent.questions == ["first", "third"]
     await app.shut_down()
 
 
@@ -124,7 +126,7 @@ def fail(*_event: object) -> None:
     raise RuntimeError("broken")
 
 
-class Broken(Unobserved):
+class Broken(Observer):
     """Raises in every method that a turn calls."""
 
     def __getattribute__(self, name: str) -> object:

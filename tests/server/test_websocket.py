@@ -8,6 +8,8 @@ import pytest
 from tests.conformance.served import PATIENCE, Served
 from tests.server.socket_apps import GATES, body_of, opened
 
+pytestmark = pytest.mark.external_agents
+
 # Send
 
 

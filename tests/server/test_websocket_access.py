@@ -6,7 +6,9 @@ from websockets.typing import Origin, Subprotocol
 
 from tests.conformance.served import Served
 from tests.server.socket_apps import GATES, SEEN, opened
-from usechat.server.websocket import is_welcome
+from usechat.server.requests import is_welcome
+
+pytestmark = pytest.mark.external_agents
 
 
 def test_the_rule_is_shown_the_headers_of_every_frame(server: Served) -> None:
@@ -67,7 +69,7 @@ def test_a_page_of_another_origin_is_turned_away(server: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "chosen"),
+    ("offered", "subprotocol"),
     [
         (["chat", "token.abc"], "chat"),
         (["bearer.abc", "chat"], "chat"),
@@ -76,7 +78,7 @@ def test_a_page_of_another_origin_is_turned_away(server: Served) -> None:
     ],
 )
 def test_the_first_subprotocol_that_is_no_token_is_chosen(
-    server: Served, offered: list[str], chosen: str | None
+    server: Served, offered: list[str], subprotocol: str | None
 ) -> None:
     with opened(server, subprotocols=[Subprotocol(name) for name in offered] or None) as client:
-        assert client.connection.subprotocol == chosen
+        assert client.connection.subprotocol == subprotocol

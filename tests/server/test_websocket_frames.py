@@ -14,7 +14,7 @@ HELLO = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}
 
 
 def sent(**changes: Any) -> str:
-    """Return the frame of a `send`, as ai 7.0.169 writes it."""
+    """Return the frame of a `send`, as ai 7.0.170 writes it."""
     frame = {
         "type": "send",
         "requestId": "r1",
@@ -28,22 +28,22 @@ def sent(**changes: Any) -> str:
 
 
 def test_a_send_is_the_chat_request_that_would_have_been_posted() -> None:
-    asked = ClientFrame.parse(sent(messageId="u1", metadata={"never": "posted"}))
+    frame = ClientFrame.parse(sent(messageId="u1", metadata={"never": "posted"}))
     posted = {"model": "m", "id": "chat", "messages": [HELLO], "trigger": "submit-message", "messageId": "u1"}
-    assert (asked.type, asked.request_id, asked.chat_id) == ("send", "r1", "chat")
-    assert asked.request(Limits()) == ChatRequest.parse(posted)
+    assert (frame.type, frame.request_id, frame.chat_id) == ("send", "r1", "chat")
+    assert frame.request(Limits()) == ChatRequest.parse(posted)
 
 
 def test_the_body_cannot_replace_what_the_frame_says() -> None:
     body = {"id": "other", "messages": [], "trigger": "regenerate-message"}
-    asked = ClientFrame.parse(sent(body=body)).request(Limits())
-    assert (asked.chat_id, asked.messages, asked.trigger, asked.body) == ("chat", [HELLO], "submit-message", {})
+    request = ClientFrame.parse(sent(body=body)).request(Limits())
+    assert (request.chat_id, request.messages, request.trigger, request.body) == ("chat", [HELLO], "submit-message", {})
 
 
 @pytest.mark.parametrize("frame", ['{"type":"resume","requestId":"r","id":"c"}', '{"type":"abort","requestId":"r"}'])
 def test_other_frames_are_read(frame: str) -> None:
-    asked = ClientFrame.parse(frame)
-    assert (asked.type, asked.request_id, asked.headers) == (json.loads(frame)["type"], "r", {})
+    client_frame = ClientFrame.parse(frame)
+    assert (client_frame.type, client_frame.request_id, client_frame.headers) == (json.loads(frame)["type"], "r", {})
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,15 @@ def test_a_frame_replaces_the_authorization_of_the_handshake() -> None:
 
 
 def test_chunks_are_numbered_from_zero_and_taken_over_as_they_were_encoded() -> None:
-    told = ServerFrame("r1")
-    assert told.chunks(b': stream-open\n\ndata: {"type":"start"}\n\ndata: { "n": 1.0, "t": "\xc3\xa4\\n\\n" }\n\n') == [
+    frame = ServerFrame("r1")
+    assert frame.chunks(
+        b': stream-open\n\ndata: {"type":"start"}\n\ndata: { "n": 1.0, "t": "\xc3\xa4\\n\\n" }\n\n'
+    ) == [
         '{"type":"chunk","requestId":"r1","sequence":0,"chunk":{"type":"start"}}',
         '{"type":"chunk","requestId":"r1","sequence":1,"chunk":{ "n": 1.0, "t": "ä\\n\\n" }}',
     ]
-    assert told.chunks(b": keep-alive\n\n") == []
-    assert told.chunks(b'data: {"type":"finish"}\n\ndata: [DONE]\n\n') == [
+    assert frame.chunks(b": keep-alive\n\n") == []
+    assert frame.chunks(b'data: {"type":"finish"}\n\ndata: [DONE]\n\n') == [
         '{"type":"chunk","requestId":"r1","sequence":2,"chunk":{"type":"finish"}}'
     ]
 
@@ -182,8 +184,8 @@ def test_a_percent_sign_or_brace_in_a_chunk_or_an_id_means_nothing() -> None:
 
 
 def test_everything_else_that_is_told() -> None:
-    told = ServerFrame("r1")
-    assert [told.start(), told.end(), told.no_active(), told.error("No.")] == [
+    frame = ServerFrame("r1")
+    assert [frame.start(), frame.end(), frame.no_active(), frame.error("No.")] == [
         '{"type":"start","requestId":"r1"}',
         '{"type":"end","requestId":"r1"}',
         '{"type":"no-active","requestId":"r1"}',

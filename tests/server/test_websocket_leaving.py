@@ -14,7 +14,9 @@ from websockets.typing import Origin
 from tests.conformance.served import PATIENCE, Served, eventually, serving
 from tests.server.socket_apps import FLOODED, GATES, STOPPED, agent, body_of, opened
 from usechat.server import ChatApp, Settings
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
+
+pytestmark = pytest.mark.external_agents
 
 
 def test_an_abort_leaves_the_run_as_a_closed_connection_does(server: Served) -> None:
@@ -95,23 +97,23 @@ def test_a_client_that_cannot_follow_is_disconnected_and_may_resume(server: Serv
         assert len(client.text("r2")) == 20_000_000
 
 
-class Ear(Unobserved):
+class Ear(Observer):
     """Writes down what it hears of requests and streams."""
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.events: list[object] = []
 
     def request_refused(self, status: int) -> None:
-        self.heard.append(status)
+        self.events.append(status)
 
     def stream_opened(self) -> None:
-        self.heard.append("opened")
+        self.events.append("opened")
 
     def first_frame(self, seconds: float) -> None:
-        self.heard.append("first" if 0 <= seconds < PATIENCE else seconds)
+        self.events.append("first" if 0 <= seconds < PATIENCE else seconds)
 
     def stream_closed(self, reason: str) -> None:
-        self.heard.append(reason)
+        self.events.append(reason)
 
 
 def test_observers_hear_of_sockets_what_they_hear_of_http() -> None:
@@ -126,10 +128,10 @@ def test_observers_hear_of_sockets_what_they_hear_of_http() -> None:
             client.frames("r2")
             client.send("r3", "unheard")
             client.until("r3", "one ")
-        eventually(lambda: ear.heard[-1] == "client", "the client has gone")
+        eventually(lambda: ear.events[-1] == "client", "the client has gone")
         with pytest.raises(InvalidStatus), opened(server, "app", origin=Origin("null")):
             pass
-    assert ear.heard == ["opened", "first", "ended", 400, "opened", "first", "client", 403]
+    assert ear.events == ["opened", "first", "ended", 400, "opened", "first", "client", 403]
 
 
 def test_a_server_that_goes_breaks_its_sockets_off() -> None:
@@ -196,36 +198,36 @@ async def test_observers_hear_who_closed_a_socket(code: int, reason: str) -> Non
             incoming.put_nowait({"type": "websocket.disconnect", "code": code})
 
     await asyncio.wait_for(app(SCOPE, incoming.get, send), PATIENCE)
-    assert ear.heard == ["opened", "first", reason]
+    assert ear.events == ["opened", "first", reason]
 
 
 async def test_observers_hear_that_a_server_had_no_more_time_for_a_socket() -> None:
     ear = Ear()
     app = ChatApp(agent, observer=ear, settings=Settings(disconnect="cancel"), drain=0)
     incoming = queue_of({"type": "send", "requestId": "r1", **body_of("cancelled")})
-    spoken = asyncio.Event()
+    first_word = asyncio.Event()
 
     async def send(message: dict[str, Any]) -> None:
         if "one " in message.get("text", ""):
-            spoken.set()
+            first_word.set()
 
     serving_it = asyncio.ensure_future(app(SCOPE, incoming.get, send))
-    await asyncio.wait_for(spoken.wait(), PATIENCE)
+    await asyncio.wait_for(first_word.wait(), PATIENCE)
     serving_it.cancel()
     await asyncio.wait([serving_it], timeout=PATIENCE)
-    assert ear.heard == ["opened", "first", "disconnected"]
+    assert ear.events == ["opened", "first", "disconnected"]
 
 
 async def test_a_client_that_does_not_wait_for_answers_is_sent_away() -> None:
-    sent: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+        messages.append(message)
 
     app = ChatApp(agent, settings=Settings(websocket_requests=2), drain=0)
     incoming = queue_of(*[{"type": "resume", "requestId": str(number), "id": "a"} for number in range(5)])
     await asyncio.wait_for(app(SCOPE, incoming.get, send), PATIENCE)
-    assert sent[-1] == {
+    assert messages[-1] == {
         "type": "websocket.close",
         "code": 1008,
         "reason": "The client sends too many requests without waiting for answers.",

@@ -14,6 +14,8 @@ from tests.server.socket_apps import agent, body_of, by_name, opened
 from usechat.server import ChatApp, LocalPagesOnly, bearer, websocket
 from usechat.turn import Identity
 
+pytestmark = pytest.mark.external_agents
+
 UNKNOWN = (1008, "Authenticate at the handshake, or with a small first frame.")
 
 
@@ -59,7 +61,7 @@ def test_a_client_that_is_known_may_send_large_frames(server: Served, first: str
 
 
 @pytest.mark.parametrize(
-    ("app", "frame", "told"),
+    ("app", "frame", "text"),
     [
         ("tokens", {"messages": 1}, "The request carries no bearer token."),
         ("tokens", {"messages": 1, "headers": {"authorization": "Bearer eve"}}, "The token is not valid."),
@@ -70,11 +72,11 @@ def test_a_client_that_is_known_may_send_large_frames(server: Served, first: str
     ],
 )
 def test_nobody_unknown_is_told_what_is_wrong_with_a_frame(
-    server: Served, app: str, frame: dict[str, Any], told: str
+    server: Served, app: str, frame: dict[str, Any], text: str
 ) -> None:
     with opened(server, app) as client:
         client.ask({"type": "send", "requestId": "r1", **body_of("c")} | frame)
-        assert client.frames("r1")[-1]["errorText"] == told
+        assert client.frames("r1")[-1]["errorText"] == text
         client.connection.send("[]")
         assert client.closed() == UNKNOWN
 

@@ -23,7 +23,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
 from usechat.runs.run import RunInfo
-from usechat.server import AgentWorker, ChatApp, Quotas, Settings, Unobserved
+from usechat.server import AgentWorker, ChatApp, Observer, Quotas, Settings
 from usechat.sources import restartable
 from usechat.turn import Identity, Turn
 
@@ -81,9 +81,9 @@ class Tier:
 
 @pytest.fixture
 async def tier(server: RedisServer) -> AsyncIterator[Tier]:
-    made = Tier(server.url)
-    yield made
-    await made.end()
+    instance = Tier(server.url)
+    yield instance
+    await instance.end()
 
 
 def message_of(body: bytes, message: Any = None) -> Any:
@@ -102,8 +102,8 @@ async def until(condition: Callable[[], Any], what: str) -> None:
     """Wait until this holds; the condition may be a coroutine function."""
     deadline = monotonic() + PATIENCE
     while True:
-        found = condition()
-        if await found if asyncio.iscoroutine(found) else found:
+        result = condition()
+        if await result if asyncio.iscoroutine(result) else result:
             return
         assert monotonic() < deadline, f"never happened: {what}"
         await asyncio.sleep(0.02)
@@ -120,10 +120,10 @@ async def asking(http: httpx2.AsyncClient, body: Any) -> AsyncIterator[asyncio.T
 
 
 async def test_an_agent_sees_the_turn_but_only_the_headers_on_the_list(tier: Tier) -> None:
-    seen: list[Turn] = []
+    turns: list[Turn] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
-        seen.append(turn)
+        turns.append(turn)
         yield turn.text
 
     def authorize(*_: Any) -> Identity:
@@ -134,7 +134,7 @@ async def test_an_agent_sees_the_turn_but_only_the_headers_on_the_list(tier: Tie
     headers = {"X-Tenant": "t1", "authorization": "Bearer secret", "cookie": "secret"}
     answer = await web.post("/api/chat?a=1", json={**question("hello"), "model": "m"}, headers=headers)
     assert text_of(answer) == "hello"
-    [turn] = seen
+    [turn] = turns
     assert (turn.identity, dict(turn.headers)) == (authorize(), {"x-tenant": "t1"})
     assert (turn.headers["X-TENANT"], dict(turn.query), dict(turn.body)) == ("t1", {"a": "1"}, {"model": "m"})
     assert turn.chat_id == "c1"
@@ -149,32 +149,32 @@ async def approving(turn: Turn) -> AsyncIterator[Part]:
         yield ApprovalRequest("approval-1", "call-1")
 
 
-@pytest.mark.parametrize("forgotten", [False, True])
-async def test_an_approval_is_taken_by_a_worker_of_any_version(tier: Tier, forgotten: bool) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_an_approval_is_taken_by_a_worker_of_any_version(tier: Tier, is_forgotten: bool) -> None:
     web = tier.web()
     first = tier.worker(approving)
-    asked = message_of((await web.post("/api/chat", json=question())).content)
+    request = message_of((await web.post("/api/chat", json=question())).content)
     assert (await web.get("/api/chat/c1")).json()["state"] == "waiting"
     first.stop()
     tier.worker(approving, version="v2")
-    if forgotten:  # then the signature decides, which a worker has made and a web process checks
+    if is_forgotten:  # then the signature decides, which a worker has made and a web process checks
         client = redis.Redis.from_url(tier.url)
         client.delete(*client.keys(f"{tier.prefix}:*c1*"))
         client.close()
-    [call] = [part for part in asked["parts"] if part["type"] == "tool-delete"]
+    [call] = [part for part in request["parts"] if part["type"] == "tool-delete"]
     call |= {"state": "approval-responded", "approval": call["approval"] | {"approved": True}}
-    messages = [*question()["messages"], asked]
+    messages = [*question()["messages"], request]
     answer = await web.post("/api/chat", json={"id": "c1", "messages": messages})
-    message = message_of(answer.content, asked)
+    message = message_of(answer.content, request)
     [call] = [part for part in message["parts"] if part["type"] == "tool-delete"]
     assert call["output"] == {"deleted": True}
 
 
 async def test_a_message_that_is_sent_again_is_answered_once(tier: Tier) -> None:
-    gate, begun = asyncio.Event(), []
+    gate, questions = asyncio.Event(), []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
-        begun.append(turn.text)
+        questions.append(turn.text)
         yield "One "
         await gate.wait()
         yield "answer."
@@ -183,19 +183,19 @@ async def test_a_message_that_is_sent_again_is_answered_once(tier: Tier) -> None
     one, other = tier.web(), tier.web(observer=streams)
     tier.worker(agent)
     async with asking(one, question()) as first:
-        await until(lambda: begun, "the agent begins")
+        await until(lambda: questions, "the agent begins")
         async with asking(other, question()) as second:
             await streams.wait_for(1)
             gate.set()
             assert {text_of(await first), text_of(await second)} == {"One answer."}
-    assert begun == ["Hi"]
+    assert questions == ["Hi"]
 
 
 async def test_an_edited_message_interrupts_the_answer_to_the_old_one(tier: Tier) -> None:
-    begun: list[str] = []
+    questions: list[str] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
-        begun.append(turn.text)
+        questions.append(turn.text)
         yield turn.text
         if turn.text == "old":
             await asyncio.Event().wait()
@@ -203,9 +203,9 @@ async def test_an_edited_message_interrupts_the_answer_to_the_old_one(tier: Tier
     web = tier.web()
     tier.worker(agent)
     async with asking(web, question("old")):
-        await until(lambda: begun, "the agent begins")
+        await until(lambda: questions, "the agent begins")
         assert text_of(await web.post("/api/chat", json=question("new"))) == "new"
-    assert begun == ["old", "new"]
+    assert questions == ["old", "new"]
 
 
 async def test_a_worker_answers_no_more_turns_at_once_than_it_may(tier: Tier) -> None:
@@ -246,18 +246,18 @@ async def test_a_run_that_nobody_reads_any_more_is_stopped(tier: Tier) -> None:
 
 
 async def test_a_waiting_turn_that_nobody_reads_any_more_never_begins(tier: Tier) -> None:
-    begun = []
+    chat_ids = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
-        begun.append(turn.chat_id)
+        chat_ids.append(turn.chat_id)
         yield "begun"
 
     web = tier.web(settings={"disconnect": "cancel"}, lease=4)
     states: list[str] = []
     async with asking(web, question()):
         while not states:
-            found = await web.get("/api/chat/c1")
-            states += [found.json()["state"]] if found.status_code == 200 else []
+            response = await web.get("/api/chat/c1")
+            states += [response.json()["state"]] if response.status_code == 200 else []
 
     async def is_stopped() -> bool:
         return bool((await web.get("/api/chat/c1")).json()["state"] == "stopped")
@@ -265,7 +265,7 @@ async def test_a_waiting_turn_that_nobody_reads_any_more_never_begins(tier: Tier
     await until(is_stopped, "it is stopped")
     tier.worker(agent)
     await web.post("/api/chat", json=question(chat_id="c2"))
-    assert (states, begun) == (["running"], ["c2"])
+    assert (states, chat_ids) == (["running"], ["c2"])
 
 
 async def test_quotas_are_released_when_the_worker_has_answered(tier: Tier) -> None:
@@ -308,11 +308,11 @@ async def test_a_factory_is_opened_once_and_closed_at_the_end(tier: Tier) -> Non
 
 
 async def test_the_page_of_a_worker_that_died_is_told_so(tier: Tier) -> None:
-    begun = asyncio.Event()
+    beginning = asyncio.Event()
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield "half an"
-        begun.set()
+        beginning.set()
         await asyncio.Event().wait()
 
     runs = tier.runs()
@@ -324,7 +324,7 @@ async def test_the_page_of_a_worker_that_died_is_told_so(tier: Tier) -> None:
     web = tier.web(lease=2)
     worker = tier.worker(agent, lease=2)
     async with asking(web, question()) as answer:
-        await begun.wait()
+        await beginning.wait()
         await until(is_written, "what it said is in Redis")
         await tier.kill(worker)
         body = (await answer).content
@@ -347,7 +347,7 @@ async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -
     assert (await web.get("/api/chat/c1")).json()["state"] == "failed"
 
 
-class Broken(Unobserved):
+class Broken(Observer):
     """Raises at the beginning and at the end of a run."""
 
     def run_started(self, info: RunInfo) -> None:
@@ -395,8 +395,8 @@ async def test_an_agent_gets_the_history_that_the_application_loads(tier: Tier) 
 
     web = tier.web(load=lambda _turn: [user("stored", "Hi"), answer("a1", "Hello")])
     tier.worker(agent)
-    sent = {"id": "c1", "message": user("u2", "And now?")}
-    assert text_of(await web.post("/api/chat", json=sent)) == "stored a1 u2"
+    body = {"id": "c1", "message": user("u2", "And now?")}
+    assert text_of(await web.post("/api/chat", json=body)) == "stored a1 u2"
 
 
 def test_an_object_without_attributes_cannot_be_said_to_be_restartable() -> None:

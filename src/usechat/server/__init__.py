@@ -4,13 +4,14 @@
 documentation and examples need is importable from here.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from usechat.lazy import lazy_names
 from usechat.protocol.request import Limits
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.quotas import Quotas
-from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.run import RunInfo, RunState
+from usechat.runs.settings import Settings, Timeouts, cancel_after
 from usechat.runs.store import RunStore
 from usechat.server.app import ChatApp
 from usechat.server.auth.bearer import TokenRule, bearer
@@ -18,13 +19,12 @@ from usechat.server.auth.origin import LocalPagesOnly
 from usechat.server.auth.tokens import ApiTokens, new_api_token
 from usechat.server.cors import with_cors
 from usechat.server.endpoints import chat_response
+from usechat.server.hooks import Feedback
 from usechat.server.observers.logs import JsonFormatter
-from usechat.server.observers.observer import Observer, Observers, Unobserved
+from usechat.server.observers.observer import Observer, Observers
 from usechat.server.observers.workers import counted_together
 from usechat.server.openapi import openapi
 from usechat.server.requests import Action, Authorize, allow_all
-from usechat.server.settings import Settings, cancel_after
-from usechat.server.turns import Feedback
 from usechat.server.worker import AgentWorker
 from usechat.sources import restartable
 from usechat.turn import Identity
@@ -63,7 +63,6 @@ __all__ = [
     "Settings",
     "Timeouts",
     "TokenRule",
-    "Unobserved",
     "WithPage",
     "allow_all",
     "bearer",
@@ -88,8 +87,4 @@ _HOMES: Final = {
     "process_metrics": "usechat.server.observers.prometheus",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

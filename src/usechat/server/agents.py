@@ -17,7 +17,7 @@ FIELD: Final = "agent"
 
 
 class AgentEntry(msgspec.Struct, frozen=True):
-    """What a page shows of an agent. ``description`` is the first paragraph of what it says about itself, or empty."""
+    """What a page shows of an agent. ``description`` is the first paragraph of the agent's own, or empty."""
 
     name: str
     description: str = ""
@@ -26,44 +26,50 @@ class AgentEntry(msgspec.Struct, frozen=True):
 class Agents:
     """The agents of an app; the first one is the default.
 
-    ``answer`` is what answers a chat, or several of these by name. Raises :class:`~usechat.errors.CannotAnswer` if one
-    of them cannot answer, and :class:`~usechat.errors.InvalidSetting` if there is none.
+    ``agent`` is one agent, or a mapping of agents by name. Raises :class:`~usechat.errors.CannotAnswer` if one of them
+    cannot answer, and :class:`~usechat.errors.InvalidSetting` if the mapping is empty.
     """
 
-    def __init__(self, answer: Any) -> None:
-        given = answer if isinstance(answer, Mapping) else {_name_of(answer): answer}
-        if not given:
+    def __init__(self, agent: Any) -> None:
+        agents = agent if isinstance(agent, Mapping) else {_name_of(agent): agent}
+        if not agents:
             raise InvalidSetting("an app needs an agent; the mapping of agents is empty")
-        if len(given) > 1 and any(isinstance(each, TurnQueue) for each in given.values()):
+        if len(agents) > 1 and any(isinstance(each, TurnQueue) for each in agents.values()):
             raise InvalidSetting("the queue of agent processes is served alone: one queue, one app")
-        self.entries = [AgentEntry(str(name), _description_of(each)) for name, each in given.items()]
-        self.queue = next((each for each in given.values() if isinstance(each, TurnQueue)), None)
+        self.entries = [AgentEntry(str(name), _description_of(each)) for name, each in agents.items()]
+        self.queue = next((each for each in agents.values() if isinstance(each, TurnQueue)), None)
         """Where turns wait for an agent process; ``None`` if runs are driven here."""
-        self._sources = {} if self.queue is not None else {str(name): as_source(each) for name, each in given.items()}
+        self._sources = {} if self.queue is not None else {str(name): as_source(each) for name, each in agents.items()}
 
     @property
     def are_several(self) -> bool:
-        """Whether a request can choose; if not, the field ``agent`` of its body is the application's own."""
+        """Whether a request can choose; if not, the field ``agent`` of its body is for the application."""
         return len(self.entries) > 1
 
-    def choose(self, body: Mapping[str, Any], *, kept: str = "", continued: str = "") -> str:
+    def choose(self, body: Mapping[str, Any], *, chat_agent: str = "", message_agent: str = "") -> str:
         """Return the name of the agent that answers a request.
 
-        That is the one whose answer is ``continued``, otherwise the one that the body names, otherwise the one that is
-        ``kept`` with the chat, otherwise the first. Raises ``InvalidRequest`` if the body names another one.
+        That is ``message_agent``, whose answer the request continues, otherwise the agent that the body names,
+        otherwise ``chat_agent``, which is stored with the chat, otherwise the first. Raises ``InvalidRequest`` if the
+        body names an agent that is not served.
         """
         names = [entry.name for entry in self.entries]
         if not self.are_several:
             return names[0]
-        wanted = body.get(FIELD)
-        if wanted is not None and wanted not in names:
+        choice = body.get(FIELD)
+        if choice is not None and choice not in names:
             raise InvalidRequest(f"the field agent names none of the agents: {', '.join(names)}")
-        return str(next(name for name in (continued, wanted, kept, names[0]) if name in names))
+        return str(next(name for name in (message_agent, choice, chat_agent, names[0]) if name in names))
 
     async def open(self, name: str) -> Source | None:
-        """Return what answers under a name, ``None`` if other processes do; a factory is called once per process."""
+        """Return the source of an agent; ``None`` if agent processes answer. A factory is called once per process."""
         source = self._sources.get(name)
         return await source.open() if isinstance(source, FactorySource) else source
+
+    def opened(self, name: str) -> Source | None:
+        """Return the source of an agent that is ready; an answer of an earlier release may not name its agent."""
+        source = self._sources.get(name or self.entries[0].name)
+        return source.opened if isinstance(source, FactorySource) else source
 
     async def open_all(self) -> None:
         """Make all agents ready."""
@@ -71,19 +77,19 @@ class Agents:
             await self.open(name)
 
     async def close(self) -> None:
-        """Close what factories have opened."""
+        """Close the agents that factories have opened."""
         for source in self._sources.values():
             if isinstance(source, FactorySource):
                 await source.close()
 
 
-def _name_of(answer: Any) -> str:
-    return str(getattr(answer, "__name__", "") or type(answer).__name__)
+def _name_of(agent: Any) -> str:
+    return str(getattr(agent, "__name__", "") or type(agent).__name__)
 
 
-def _description_of(answer: Any) -> str:
+def _description_of(agent: Any) -> str:
     """Return what an agent says about itself: its ``description``, as several frameworks have it, or its docstring."""
-    text = getattr(answer, "description", None)
+    text = getattr(agent, "description", None)
     if not isinstance(text, str):
-        text = inspect.getdoc(answer) if inspect.isroutine(answer) else None
+        text = inspect.getdoc(agent) if inspect.isroutine(agent) else None
     return " ".join((text or "").strip().partition("\n\n")[0].split())

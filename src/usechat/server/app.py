@@ -1,14 +1,14 @@
 """All routes of a chat as one ASGI app, mounted anywhere or served alone."""
 
-import gc
 import logging
 import os
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,19 +20,28 @@ from usechat.chats.memory import MemoryChats
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, MissingDependency, RequestError, UnusableChats, UsechatError
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
 from usechat.runs.turns import TurnQueue
 from usechat.server.chat_routes import ChatRoutes
-from usechat.server.endpoints import Endpoints
+from usechat.server.endpoints import Endpoints, ServedChats
+from usechat.server.hooks import FeedbackFunction, FinishFunction, Hooks, LoadFunction, title_function
 from usechat.server.observers.logs import LoggingObserver
-from usechat.server.observers.observer import Observer, Observers, Unobserved
-from usechat.server.requests import CHAT_ID, AuthorizedChats, AuthorizeFunction, allow_all
+from usechat.server.observers.observer import Observer, Observers
+from usechat.server.requests import (
+    CHAT_ID,
+    Authenticator,
+    AuthorizedChats,
+    AuthorizeFunction,
+    ChatRoute,
+    OneLength,
+    allow_all,
+)
 from usechat.server.response import collect_streams
-from usechat.server.settings import Settings
-from usechat.server.turns import FeedbackFunction, FinishFunction, Hooks, LoadFunction, title_function
 from usechat.server.websocket import ChatSockets
+from usechat.sources import Servable
 
-__all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
+__all__ = ["ChatApp", "EndpointsApp", "observing", "run_routes"]
 
 _logger: Final = logging.getLogger("usechat.server")
 _PACKAGE: Final = f"{Path(__file__).parent.parent}{os.sep}"
@@ -41,12 +50,23 @@ MetricsPage: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class EndpointsApp:
-    """The ASGI app around endpoints: their routes, health and metrics, and an orderly end."""
+    """The ASGI app around endpoints: their routes, health and metrics, and an orderly end.
+
+    ``authorize`` says who may read the metrics, if it can tell that without a chat.
+    """
 
     def __init__(
-        self, endpoints: Endpoints, routes: Sequence[BaseRoute], *, drain: float, metrics: MetricsPage | None
+        self,
+        endpoints: Endpoints,
+        routes: Sequence[BaseRoute],
+        *,
+        drain: float,
+        metrics: MetricsPage | None,
+        authorize: AuthorizeFunction,
     ) -> None:
         self._endpoints = endpoints
+        self._metrics = metrics
+        self._authorize: Any = authorize
         self._startup_error: Exception | None = None
         endpoints.drain = drain
         self._app = Starlette(
@@ -54,17 +74,18 @@ class EndpointsApp:
                 *routes,
                 Route("/healthz", self._health, methods=["GET"]),
                 Route("/readyz", self._readiness, methods=["GET"]),
-                *([Route("/metrics", metrics, methods=["GET"])] if metrics else []),
+                *([Route("/metrics", self._guarded_metrics, methods=["GET"])] if metrics else []),
             ],
             lifespan=self._lifespan,
         )
+        self._one_length = OneLength(self._app)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
         scope = _as_requested(scope)
         send = self._with_reason(send) if scope["type"] == "lifespan" else send
         streams = collect_streams(scope)
-        await self._app(scope, receive, send)
+        await self._one_length(scope, receive, send)
         while streams:
             await streams.pop().stream(scope, receive, send)
 
@@ -116,15 +137,14 @@ class EndpointsApp:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        with rare_collections():
-            self._endpoints.has_lifespan = True
-            try:
-                await self._endpoints.start()
-            except Exception as error:
-                self._startup_error = error
-                raise
-            yield
-            await self.shut_down()
+        self._endpoints.has_lifespan = True
+        try:
+            await self._endpoints.start()
+        except Exception as error:
+            self._startup_error = error
+            raise
+        yield
+        await self.shut_down()
 
     def _with_reason(self, send: Any) -> Any:
         """Return a ``send`` that tells why the start failed without our own part of the traceback."""
@@ -135,6 +155,18 @@ class EndpointsApp:
             await send(message)
 
         return send_with_reason
+
+    async def metrics(self, request: Request) -> Response:
+        """Return the page with the metrics to anyone; the route ``/metrics`` asks the ``authorize`` rule first."""
+        return PlainTextResponse("Not Found", 404) if self._metrics is None else await self._metrics(request)
+
+    async def _guarded_metrics(self, request: Request) -> Response:
+        return await self._endpoints.answer(self._metrics_of_known, request)
+
+    async def _metrics_of_known(self, request: Request) -> Response:
+        if isinstance(self._authorize, Authenticator):
+            await self._authorize.authenticate(request)
+        return await self.metrics(request)
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
@@ -147,7 +179,7 @@ class EndpointsApp:
         except UnusableChats as error:
             _logger.error("%s", error)
             return PlainTextResponse("The chat database cannot be used; the log says why.", 503)
-        except Exception as error:  # whatever keeps the store away
+        except Exception as error:  # each store raises its own errors
             return PlainTextResponse(f"The run store cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
 
@@ -156,17 +188,18 @@ def _reason_of(error: Exception) -> str:
     """Return why the start failed: the sentence of an error of ours, or the traceback below our own code."""
     if isinstance(error, UsechatError):
         return str(error)
-    told = traceback.TracebackException.from_exception(error)
-    last_own = max(index for index, frame in enumerate(told.stack) if frame.filename.startswith(_PACKAGE))
-    told.stack = traceback.StackSummary.from_list(told.stack[last_own + 1 :] or told.stack)
-    return "".join(told.format()).rstrip()
+    report = traceback.TracebackException.from_exception(error)
+    last_own = max(index for index, frame in enumerate(report.stack) if frame.filename.startswith(_PACKAGE))
+    report.stack = traceback.StackSummary.from_list(report.stack[last_own + 1 :] or report.stack)
+    return "".join(report.format()).rstrip()
 
 
 def _as_requested(scope: Any) -> Any:
     """Undo what frameworks do to paths of mounted apps: Litestar appends a slash, and removes the first one at "/"."""
     path = scope.get("path", "/")
     requested = path if path.startswith("/") else f"/{path}"
-    if len(requested) > 1 and not scope.get("raw_path", b"/").endswith(b"/"):
+    # A slash that is part of a chat's id was sent as %2F.
+    if len(requested) > 1 and not unquote_to_bytes(scope.get("raw_path") or b"/").endswith(b"/"):
         requested = requested.removesuffix("/")
     return scope if requested == path else {**scope, "path": requested}
 
@@ -175,7 +208,7 @@ class ChatApp(EndpointsApp):
     """An ASGI app that answers a chat page: send, resume, stop, state, over HTTP and WebSocket; health and metrics.
 
     Args:
-        answer: what answers the chat: an async generator function, a generator function, a function, a
+        agent: what answers the chat: an async generator function, a generator function, a function, a
             ``ChatTransport``, or an object of a framework whose adapter is installed. Or a factory: a function without
             arguments, async or not, that returns one of these, or an async context manager around one. It is called
             once, when the server starts, and the context manager is left when it shuts down. Or a
@@ -205,7 +238,7 @@ class ChatApp(EndpointsApp):
         metrics: count for Prometheus, and serve the counts at ``/metrics``.
 
     Raises:
-        CannotAnswer: ``answer`` is nothing that can answer a chat.
+        CannotAnswer: ``agent`` cannot answer a chat.
         InvalidSetting: arguments that contradict each other.
 
     One app belongs to one event loop.
@@ -217,7 +250,7 @@ class ChatApp(EndpointsApp):
 
     def __init__(
         self,
-        answer: Any,
+        agent: Servable | TurnQueue | Mapping[str, Servable],
         *,
         runs: RunStore | None = None,
         authorize: AuthorizeFunction = allow_all,
@@ -236,12 +269,12 @@ class ChatApp(EndpointsApp):
         metrics: bool = True,
     ) -> None:
         _check_chats(chats, path, load, titles or history or on_feedback or share)
-        queue = answer if isinstance(answer, TurnQueue) else None
+        queue = agent if isinstance(agent, TurnQueue) else None
         if queue is not None:
             _check_agents_elsewhere(chats, titles)
         observers, page = observing(observer, metrics=metrics, queue=queue)
         endpoints = Endpoints(
-            answer,
+            agent,
             store=runs or MemoryRuns(),
             settings=settings or Settings(),
             policy=AuthorizedChats(authorize),
@@ -253,8 +286,7 @@ class ChatApp(EndpointsApp):
                 history=history,
                 on_feedback=on_feedback,
             ),
-            chats=chats,
-            path=path,
+            chats=None if chats is None else ServedChats(chats, path),
         )
         sockets = ChatSockets(endpoints)
         beside = path.rpartition("/")[0]
@@ -274,7 +306,7 @@ class ChatApp(EndpointsApp):
             Route(f"{beside}/agents", endpoints.agents, methods=["GET"]),
             Route(f"{beside}/limits", endpoints.limits, methods=["GET"]),
         ]
-        super().__init__(endpoints, routes, drain=drain, metrics=page)
+        super().__init__(endpoints, routes, drain=drain, metrics=page, authorize=authorize)
 
 
 def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: object) -> None:
@@ -298,8 +330,8 @@ def run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None
     state = Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"])  # the id of a chat may end with a slash
     return [
         *([] if stored is None else stored.beside_chat()),
-        *(Route(each, endpoints.resume, methods=["GET"]) for each in _with_slash(f"{path}/{CHAT_ID}/stream")),
-        *(Route(each, endpoints.stop, methods=["POST"]) for each in _with_slash(f"{path}/{CHAT_ID}/stop")),
+        *(ChatRoute(each, endpoints.resume, methods=["GET"]) for each in _with_slash(f"{path}/{CHAT_ID}/stream")),
+        *(ChatRoute(each, endpoints.stop, methods=["POST"]) for each in _with_slash(f"{path}/{CHAT_ID}/stop")),
         *([state] if stored is None else stored.of_chat()),
     ]
 
@@ -313,8 +345,8 @@ def observing(
     observer: Observer | None, *, metrics: bool, queue: TurnQueue | None = None
 ) -> tuple[Observer, MetricsPage | None]:
     """Return the observers of an app, and the page with the metrics, also those of a queue, if there is to be one."""
-    counting, page = _metrics(queue) if metrics else (Unobserved(), None)
-    return Observers(LoggingObserver(), counting, observer or Unobserved()), page
+    counting, page = _metrics(queue) if metrics else (Observer(), None)
+    return Observers(LoggingObserver(), counting, observer or Observer()), page
 
 
 def _metrics(queue: TurnQueue | None) -> tuple[Observer, MetricsPage]:
@@ -327,35 +359,6 @@ def _metrics(queue: TurnQueue | None) -> tuple[Observer, MetricsPage]:
         async def say_how(_request: Request) -> Response:
             return PlainTextResponse(remedy, 501)
 
-        return Unobserved(), say_how
+        return Observer(), say_how
     counting = process_metrics()
     return counting, counting.page if queue is None else partial(counting.page_with, queue)
-
-
-_THRESHOLDS: Final = (20_000, 10, 10)
-"""An open stream has about a hundred objects, which live as long as it does. With the default of 700 the streams that
-are opened, and the deltas of a busy moment, lead to full collections, which stop the process for 100 ms with 1,500
-streams (CPython 3.11). A stream that has ended is freed by its reference count; cycles of other code wait a little
-longer.
-"""
-
-_thresholds_before: Final[list[tuple[int, int, int]]] = []
-"""The thresholds that each running app has found; the last one to stop restores those that the first found."""
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Exclude what exists now from garbage collection, and make collections rare, while an app runs."""
-    if not _thresholds_before:  # another app may have streams open, which must not be frozen
-        gc.collect()
-        gc.freeze()
-    _thresholds_before.append(gc.get_threshold())
-    gc.set_threshold(*_THRESHOLDS)
-    try:
-        yield
-    finally:
-        # Apps need not stop in the order in which they started.
-        found = _thresholds_before.pop()
-        if not _thresholds_before:
-            gc.set_threshold(*found)
-            gc.unfreeze()

@@ -7,6 +7,7 @@ its owner shares can be read by anyone who has the token of the link: those two 
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,15 +27,20 @@ from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import READABLE_DEPTH, has_finite_numbers, is_deeper, read_json
 from usechat.runs.open_calls import without_signatures
 from usechat.server.endpoints import Endpoints
-from usechat.server.requests import CHAT_ID, Action, chat_key, read_body
-from usechat.server.turns import Feedback, file_urls, shared_file_urls
+from usechat.server.file_urls import file_urls, shared_file_urls
+from usechat.server.hooks import Feedback
+from usechat.server.requests import CHAT_ID, Action, ChatRoute, chat_key, read_body
 
 __all__ = ["ChatRoutes"]
 
 _LARGEST_PAGE: Final = 100
 _LARGEST_CHANGE: Final = 64 * 1024
 """Bytes of a body that changes or rates a chat."""
-_SHOWN_INLINE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/")
+_LONGEST_SEARCH: Final = 1000
+"""Characters of a search word; SQLite compares with patterns of at most 50,000 bytes."""
+_MEDIA_TYPE: Final = re.compile(r"([\w!#$&^.+-]+/[\w!#$&^.+-]+)\s*(;[^,]*)?", re.ASCII)
+"""One media type with its parameters; a browser takes the last of several that a comma separates (WHATWG Fetch)."""
+_SHOWN_INLINE: Final = re.compile(r"image/(png|jpeg|gif|webp)|(audio|video)/.+", re.IGNORECASE)
 """The types of files that a browser shows without running anything in them."""
 
 
@@ -57,21 +63,21 @@ class ChatRoutes:
         chat = f"{self._path}/{CHAT_ID}"
         listing = [
             Route(f"{self._path}s", self._answering("list"), methods=["GET"]),
-            Route(f"{chat}/export", self._answering("export"), methods=["GET"]),
+            ChatRoute(f"{chat}/export", self._answering("export"), methods=["GET"]),
         ]
         shared = f"{self._path.rpartition('/')[0]}/shared/{{token}}"
         sharing = [
-            Route(f"{chat}/share", self._answering("share"), methods=["PUT"]),
-            Route(f"{chat}/share", self._answering("unshare"), methods=["DELETE"]),
+            ChatRoute(f"{chat}/share", self._answering("share"), methods=["PUT"]),
+            ChatRoute(f"{chat}/share", self._answering("unshare"), methods=["DELETE"]),
             Route(shared, self._answering("shared"), methods=["GET"]),
             Route(f"{shared}/files/{{blob_id}}", self._answering("shared_file"), methods=["GET"]),
         ]
         return [
             *(listing if self._lists else []),
             *(sharing if self._shares else []),
-            Route(f"{chat}/messages", self._answering("messages"), methods=["GET"]),
-            Route(f"{chat}/messages/{{message_id}}/feedback", self._answering("feedback"), methods=["PUT"]),
-            Route(f"{chat}/files/{{blob_id}}", self._answering("file"), methods=["GET"]),
+            ChatRoute(f"{chat}/messages", self._answering("messages"), methods=["GET"]),
+            ChatRoute(f"{chat}/messages/{{message_id}}/feedback", self._answering("feedback"), methods=["PUT"]),
+            ChatRoute(f"{chat}/files/{{blob_id}}", self._answering("file"), methods=["GET"]),
         ]
 
     def of_chat(self) -> list[BaseRoute]:
@@ -99,7 +105,7 @@ class ChatRoutes:
             limit=_limit(query.get("limit")),
             cursor=query.get("cursor"),
             starting_after=query.get("starting_after"),
-            query=query.get("q", ""),
+            query=_search_word(query.get("q", "")),
             archived=archived,
         )
         chats = [_described(listed.chat, running=listed.running) for listed in page.chats]
@@ -109,9 +115,9 @@ class ChatRoutes:
     async def _state(self, request: Request) -> Response:
         """Return the chat, and beside it the state of its last run, if that is still known."""
         chat_id, owner = await self._chat(request, "state")
-        known = await self._endpoints.state_of(request, chat_id)
-        found = await self._store.look_up(chat_id, owner=owner)
-        return JSONResponse({**_described(found.chat, running=found.running), **known})
+        run_state = await self._endpoints.state_of(request, chat_id)
+        entry = await self._store.look_up(chat_id, owner=owner)
+        return JSONResponse({**_described(entry.chat, running=entry.running), **run_state})
 
     async def _messages(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "load")
@@ -233,9 +239,10 @@ def _file_response(blob: Blob) -> Response:
         "x-content-type-options": "nosniff",
         "cache-control": "private, max-age=31536000, immutable",
     }
-    if not blob.media_type.startswith(_SHOWN_INLINE):
+    media_type = _MEDIA_TYPE.fullmatch(blob.media_type)
+    if media_type is None or _SHOWN_INLINE.fullmatch(media_type[1]) is None:
         headers["content-disposition"] = "attachment"
-    return Response(blob.data, media_type=blob.media_type, headers=headers)
+    return Response(blob.data, media_type=media_type[0] if media_type else "application/octet-stream", headers=headers)
 
 
 class _Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -249,7 +256,7 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 def _described(chat: ChatRow, *, running: bool | None) -> dict[str, Any]:
-    found = {
+    fields = {
         "id": chat.id,
         "title": chat.title,
         "createdAt": _time(chat.created),
@@ -259,7 +266,7 @@ def _described(chat: ChatRow, *, running: bool | None) -> dict[str, Any]:
         "agent": chat.agent,
         "shared": chat.share is not None,
     }
-    return found if running is None else {**found, "running": running}
+    return fields if running is None else {**fields, "running": running}
 
 
 def _loaded(loaded: LoadedChat, messages: list[UIMessage]) -> dict[str, Any]:
@@ -296,6 +303,12 @@ def _limit(text: str | None) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST_PAGE:
         raise InvalidRequest(f"limit must be a number from 1 to {_LARGEST_PAGE}")
     return int(text)
+
+
+def _search_word(text: str) -> str:
+    if len(text) > _LONGEST_SEARCH:
+        raise InvalidRequest(f"q must have at most {_LONGEST_SEARCH} characters")
+    return text
 
 
 def _flag(text: str | None, name: str) -> bool | None:

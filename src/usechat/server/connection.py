@@ -55,10 +55,10 @@ class AsgiServer:
 class ClientWatch:
     """Receives in a task until the client has gone, then wakes the reading."""
 
-    __slots__ = ("_reading", "_receive", "_task", "gone")
+    __slots__ = ("_reading", "_receive", "_task", "is_gone")
 
     def __init__(self, receive: Any, reading: Reading) -> None:
-        self.gone = False
+        self.is_gone = False
         self._reading = reading
         self._receive = receive
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +74,7 @@ class ClientWatch:
             self._task = None  # its exception knows this object by its traceback
 
     async def _until_gone(self) -> None:
-        while not self.gone:
+        while not self.is_gone:
             try:
                 message = await self._receive()
             except Exception:  # a connection that cannot be listened to is lost
@@ -83,14 +83,14 @@ class ClientWatch:
 
     def _handle(self, message: Any) -> None:
         if message["type"] == GONE["type"]:
-            self.gone = True
+            self.is_gone = True
             self._reading.wake(Wake.GONE)
 
 
 class Sender:
     """Sends pieces of a body in the task of the response, and counts their bytes.
 
-    They are reported now and then: an observer that is called for every delta costs as much as framing the delta.
+    They are reported at intervals: an observer that is called for every delta costs as much as framing the delta.
     """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.

@@ -18,7 +18,12 @@ _REQUEST_HEADERS: Final = (
     "user-agent",  # set by the AI SDK up to 5.0.152 and 6.0.125; only some browsers let it through
     "x-ai-sdk",
 )
-_RESPONSE_HEADERS: Final = ("etag", "x-vercel-ai-ui-message-stream")
+_RESPONSE_HEADERS: Final = (
+    "etag",
+    "x-vercel-ai-ui-message-stream",
+    "x-workflow-run-id",
+    "x-workflow-stream-tail-index",
+)
 
 
 def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:

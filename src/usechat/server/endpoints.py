@@ -1,11 +1,34 @@
-"""The endpoints: start a run and stream it, resume, stop, report the state."""
+"""The endpoints: start a run and stream it, resume, stop, report the state.
+
+:class:`Endpoints` is where the rooms meet. It owns one run manager and lends it what a server has: a policy that knows
+people, a store of chats or the application's hooks, a queue of turns if other processes run the agents, and observers.
+The routes (:mod:`usechat.server.app`), the WebSocket (:mod:`usechat.server.websocket`) and ``chat_response`` hold an
+``Endpoints`` each, and add nothing but their way to send.
+
+**A message takes five steps**, and each can refuse it with a :class:`~usechat.errors.RequestError`:
+
+1. *Authenticate*: is the sender known at all? This comes before the body is read, so that strangers send none.
+2. *Read* the body: an AI SDK request within the limits (:mod:`usechat.server.requests`).
+3. *Identify*: may this person write to this chat? The answer is an identity, and the key under which runs of the chat
+   are found. People who name their chats alike get different keys.
+4. *Begin*: the run manager claims the chat, or applies the rule for conflicts. Under that claim the history is loaded
+   and the answers of the page are checked (``_prepare``), so that what is decided is decided about the last run.
+5. *Stream*: the reading of the run becomes the response (:mod:`usechat.server.response`).
+
+Resume, stop and state do 1, 3, and one call of the run manager. What is refused is a response with a sentence; the
+method ``answer`` makes it, and nothing else in the package does.
+
+**Who may see what.** The run manager knows keys and no people; the policy knows people and no runs. Every method asks
+the policy first, and passes only the key on: a chat of somebody else and a chat that is not there look the same.
+"""
 
 import asyncio
 import contextlib
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +36,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from usechat.chats.store import ChatStore
 from usechat.errors import (
+    AmbiguousLength,
     CannotAnswer,
     ChatNotFound,
     InvalidRequest,
@@ -25,45 +49,58 @@ from usechat.errors import (
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
-from usechat.runs.manager import PreparedRun, Reading, RunManager, RunRecorder
+from usechat.runs.manager import Reading, RunCallbacks, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter
-from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
+from usechat.runs.run import PreparedRun, RunInfo, RunRecorder, RunState, message_digest
+from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
-from usechat.runs.turns import Dispatcher, TurnQueue
+from usechat.runs.turns import Dispatcher, QueuedTurn, TurnQueue
+from usechat.runs.views import NOTHING_MORE, ViewName, failure
 from usechat.server.agents import Agents
 from usechat.server.connection import AsgiServer
-from usechat.server.observers.observer import Observer, Observers, Unobserved
+from usechat.server.file_urls import file_urls
+from usechat.server.hooks import NO_HOOKS, Feedback, FinishFunction, Hooks, LoadFunction, MakeContext
+from usechat.server.observers.observer import Observer, Observers, report_start
+from usechat.server.recovering import Recovering
 from usechat.server.requests import (
+    CLOSING,
     AccessPolicy,
     Action,
     AuthorizedChats,
     AuthorizeFunction,
     RequestHeaders,
     allow_all,
+    check_framing,
+    check_release,
     read_request,
     release_of,
 )
-from usechat.server.response import StreamResponse
-from usechat.server.settings import Settings, linger
-from usechat.server.turns import (
-    NO_HOOKS,
-    Feedback,
-    FinishFunction,
-    Hooks,
-    LoadFunction,
-    MakeContext,
-    StoredTurns,
-    file_urls,
-    report_lost,
-)
+from usechat.server.response import ShortStream, StreamResponse
+from usechat.server.turns import StoredTurns, report_lost
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import FactorySource, as_source
+from usechat.sources import FactorySource, Reachable, Servable, as_source
 from usechat.threads import AgentThreads
 from usechat.turn import Identity, TurnContext
 
-__all__ = ["Endpoints", "chat_response"]
+__all__ = ["Endpoints", "ServedChats", "chat_response"]
+
+
+_RUN_ID: Final = "x-workflow-run-id"
+"""The header that names what is streamed, so that ``WorkflowChatTransport`` can go on behind a cut."""
+_TAIL_INDEX: Final = "x-workflow-stream-tail-index"
+"""The header with the index of the last chunk, for a client that counts from there."""
+_INDEX: Final = re.compile(r"-?[0-9]{1,12}")
+_NOT_KEPT: Final = "The server does not have this answer any more. Reload the page to see what it has stored."
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class ServedChats(NamedTuple):
+    """The chats that a server stores: where they are, and the path that pages post to."""
+
+    store: ChatStore
+    path: str
 
 
 class Endpoints:
@@ -71,7 +108,7 @@ class Endpoints:
 
     def __init__(
         self,
-        answer: Any,
+        agent: Any,
         *,
         store: RunStore,
         settings: Settings,
@@ -79,14 +116,13 @@ class Endpoints:
         observer: Observer,
         keep_log: bool = True,
         hooks: Hooks = NO_HOOKS,
-        chats: ChatStore | None = None,
-        path: str = "",
+        chats: ServedChats | None = None,
     ) -> None:
-        self._agents = Agents(answer)
+        self._agents = Agents(agent)
         self.queue = self._agents.queue
         """Where turns wait for an agent process; ``None`` if runs are driven here."""
         self.settings = settings
-        self._path = path
+        self._path = "" if chats is None else chats.path
         self._hooks = hooks
         self._policy = policy
         self.server = AsgiServer() if settings.plain_asgi else UvicornServer()
@@ -104,37 +140,36 @@ class Endpoints:
             _check_queued(store)
         self.manager = RunManager(
             store,
-            timeouts=settings.timeouts,
-            unread_timeout=linger(settings.disconnect, kept=keep_log),
-            conflict=settings.conflict,
-            describe=describe_with(settings.on_error),
-            approval_secret=self._secret,
+            msgspec.structs.replace(settings, approval_secret=self._secret),
             keep_log=keep_log,
-            maximum_behind=settings.maximum_waiting_bytes,
-            maximum_run_bytes=settings.maximum_run_bytes,
-            log_memory_bytes=settings.log_memory_bytes,
-            coalesce=settings.coalesce_ms / 1000,
-            event_names=settings.event_names,
             dispatcher=None if self.queue is None else self._dispatcher(self.queue),
-            on_start=observer.run_started,
-            on_end=observer.run_ended,
-            on_loss=observer.run_lost,
-            on_done=self._release,
-            on_lost_answer=self._report_lost,
-            make_recorder=self._make_recorder,
+            callbacks=RunCallbacks(
+                on_start=partial(report_start, observer),
+                on_failure=observer.run_failed,
+                on_end=observer.run_ended,
+                on_loss=observer.run_lost,
+                on_done=self._release,
+                on_lost_answer=self._report_lost,
+                make_recorder=self._make_recorder,
+            ),
         )
+        self._recovering: Recovering | None = None
         self.stored = None
         """The turns of stored chats, if chats are stored."""
         if chats is not None:
             patience = 0 if self.queue is None else self.queue.patience
             self.stored = StoredTurns(
-                chats,
+                chats.store,
                 self.manager,
                 hooks,
                 file_bytes=settings.history_file_bytes,
                 keep=settings.keep_chats,
                 patience=patience,
             )
+            if self.queue is None and not store.is_shared:
+                self._recovering = Recovering(
+                    self.stored, self.manager, settings, self._agents.opened, self._context_of
+                )
 
     async def report_feedback(self, feedback: Feedback) -> None:
         """Pass a person's rating of a message to the application."""
@@ -169,7 +204,7 @@ class Endpoints:
         return await self.answer(self._resume, request)
 
     async def stop(self, request: Request) -> Response:
-        """Stop the chat's run, in whichever worker it lives. Returns 204 once the run has ended. Idempotent."""
+        """Stop the chat's run, in any worker. Returns 204 once the run has ended. Idempotent."""
         return await self.answer(self._stop, request)
 
     async def state(self, request: Request) -> Response:
@@ -203,18 +238,20 @@ class Endpoints:
         received = asyncio.get_running_loop().time()
         is_known = await self.authenticate(request)
         try:
-            asked = await read_request(
+            chat_request = await read_request(
                 request,
                 self.settings.limits,
                 timeout=self.settings.body_timeout,
                 is_history_stored=self.is_history_stored,
+                origins=self.settings.websocket_origins,
             )
         except InvalidRequest:
             if not is_known:  # an unknown client does not learn what is wrong with the body
                 await self.identify(request, str(request.path_params.get("chat_id", "")))
             raise
-        begun = await self.begin(request, asked, self.settings.sdk, has_left=request.is_disconnected)
-        return self._stream(begun, received)
+        chat_request = _with_id(request, chat_request)
+        reading = await self.begin(request, chat_request, self.settings.sdk, has_left=request.is_disconnected)
+        return self._stream(reading, received, {_RUN_ID: str(ViewName(reading.view, chat_request.chat_id))})
 
     async def authenticate(self, request: Request) -> bool:
         """Return whether the sender is known before the request's content is; raise a ``RequestError`` to refuse it."""
@@ -227,7 +264,7 @@ class Endpoints:
     async def begin(
         self,
         request: Request,
-        asked: ChatRequest,
+        chat_request: ChatRequest,
         sdk: str,
         *,
         identity: Identity | None = None,
@@ -238,39 +275,44 @@ class Endpoints:
         ``sdk`` counts if the request names no release. ``identity`` is the sender, if it was identified before.
         ``has_left`` tells whether the client is gone; it is asked while the request waits for another run to end.
         """
-        in_path = str(request.path_params.get("chat_id", ""))
-        asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
+        chat_request = _with_id(request, chat_request)
         if identity is None:
-            identity = await self.identify(request, asked.chat_id)
-        key = self._policy.key(request, identity, asked.chat_id)
+            identity = await self.identify(request, chat_request.chat_id)
+        key = self._policy.key(request, identity, chat_request.chat_id)
+        continues = chat_request.continues
         # A message that is sent twice is answered once; a regenerated answer is wanted again.
-        repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
+        repeatable = (
+            chat_request.last_user_message if chat_request.trigger == "submit-message" and not continues else None
+        )
+        identifying = continues or repeatable
         info = RunInfo(
             run_id=new_id(),
             chat_id=key,
-            message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
+            message_id=(continues["id"] if continues else "") or f"msg-{new_id()}",
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
-            user_message_digest=message_digest(repeatable) if repeatable else "",
+            user_message_digest=message_digest(identifying) if identifying else "",
             subject=identity.subject,
         )
 
         make_context = partial(self._context, request, identity)
-        agent = await self._agent_for(asked, identity)
+        agent = await self._agent_for(chat_request, identity)
         source = await self._agents.open(agent)
+        if source is not None and isinstance(source, Reachable):
+            await source.require_reachable()
         await self._admit(info)
         try:
             await self._policy.admit(request)
             if self.stored is None:
-                prepare = partial(self._prepare, asked, info, make_context)
+                prepare = partial(self._prepare, chat_request, info, make_context)
                 return await self.manager.start(info, source, prepare, has_left=has_left)
             return await self.stored.begin(
-                asked,
+                chat_request,
                 info,
                 source,
                 make_context,
                 agent=agent,
-                files=file_urls(request, self._path, asked.chat_id),
+                files=file_urls(request, self._path, chat_request.chat_id),
                 check_import=await self._import_check(info) if self.settings.import_history else None,
                 has_left=has_left,
             )
@@ -288,15 +330,15 @@ class Endpoints:
                 await self._quotas.release(info.subject, latest.run_id)
         await self._quotas.admit(info.subject, info.run_id, is_answered=is_answered)
 
-    async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
-        kept = continued = ""
+    async def _agent_for(self, chat_request: ChatRequest, identity: Identity) -> str:
+        chat_agent = message_agent = ""
         if self._agents.are_several and self.stored is not None:
-            kept, continued = await self.stored.agents_of(asked, identity.subject)
-        return self._agents.choose(asked.body, kept=kept, continued=continued)
+            chat_agent, message_agent = await self.stored.agents_of(chat_request, identity.subject)
+        return self._agents.choose(chat_request.body, chat_agent=chat_agent, message_agent=message_agent)
 
-    def _context(self, request: Request, identity: Identity, asked: ChatRequest) -> TurnContext:
+    def _context(self, request: Request, identity: Identity, chat_request: ChatRequest) -> TurnContext:
         return TurnContext(
-            asked,
+            chat_request,
             identity=identity,
             headers=RequestHeaders(request.scope),
             path_params=request.path_params,
@@ -305,31 +347,44 @@ class Endpoints:
             threads=self.threads,
         )
 
+    def _context_of(self, turn: QueuedTurn, chat_request: ChatRequest) -> TurnContext:
+        """Return the context of a turn that a process has begun which died."""
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
+        return TurnContext(
+            chat_request,
+            identity=turn.identity,
+            headers=RequestHeaders({"headers": headers}),
+            path_params=turn.path_params,
+            query=turn.query,
+            observer=self.observer,
+            threads=self.threads,
+        )
+
     async def _prepare(
-        self, asked: ChatRequest, info: RunInfo, make_context: MakeContext, latest: RunInfo | None
+        self, chat_request: ChatRequest, info: RunInfo, make_context: MakeContext, latest: RunInfo | None
     ) -> PreparedRun:
         """Make a run where the page's messages, or those that the application loads, are the history."""
-        answers = self._answers(asked, info, latest)
+        answers = self._answers(chat_request, info, latest)
         answers.check_approvals()
-        asked = msgspec.structs.replace(asked, pending_calls=answers.pending())
-        asked = await self._hooks.loaded(asked, make_context)
-        context, continues = make_context(asked), asked.continues
+        chat_request = msgspec.structs.replace(chat_request, pending_calls=answers.pending())
+        chat_request = await self._hooks.loaded(chat_request, make_context)
+        context, continues = make_context(chat_request), chat_request.continues
         info = msgspec.structs.replace(info, open_calls=answers.unanswered(), given_calls=answers.given())
         recorder = None if self.queue is not None else self._hooks.recorder(info, context.turn, continues)
         return PreparedRun(info, context, continues, recorder)
 
-    def _answers(self, asked: ChatRequest, info: RunInfo, latest: RunInfo | None) -> Answers:
+    def _answers(self, chat_request: ChatRequest, info: RunInfo, latest: RunInfo | None) -> Answers:
         answerable = None if latest is None else latest.answerable
-        return Answers(asked, info.chat_id, answerable, secret_of_chat(self._secret, info.chat_id, info.subject))
+        return Answers(chat_request, info.chat_id, answerable, secret_of_chat(self._secret, info.chat_id, info.subject))
 
     async def _import_check(self, info: RunInfo) -> Callable[[ChatRequest], ChatRequest]:
         """Return the check of a history that is imported: the answers in it must answer calls that were open."""
         latest = await self.manager.latest(info.chat_id)
 
-        def check(asked: ChatRequest) -> ChatRequest:
-            answers = self._answers(asked, info, latest)
+        def check(chat_request: ChatRequest) -> ChatRequest:
+            answers = self._answers(chat_request, info, latest)
             answers.check_approvals()
-            return msgspec.structs.replace(asked, pending_calls=answers.pending())
+            return msgspec.structs.replace(chat_request, pending_calls=answers.pending())
 
         return check
 
@@ -342,10 +397,10 @@ class Endpoints:
         if self.stored is not None:
             await self.stored.open()
 
-    def _stream(self, reading: Reading, received: float) -> Response:
+    def _stream(self, reading: Reading, received: float, headers: Mapping[str, str] = _NO_HEADERS) -> Response:
         self.server.disconnect_readers_at_exit(self.manager, self._finish)
         settings = self.settings
-        return StreamResponse(
+        response = StreamResponse(
             reading,
             server=self.server,
             keep_alive=settings.keep_alive,
@@ -355,6 +410,8 @@ class Endpoints:
             # A run that ends with its request ends inside of it: what the framework opened for the request is open yet.
             finish=None if self.keep_log else self.manager.finish_unread,
         )
+        response.raw_headers += [(name.encode(), value.encode()) for name, value in headers.items()]
+        return response
 
     async def shut_down(self, drain: float) -> None:
         """Disconnect readers, let runs finish for ``drain`` seconds, stop the others and wait for their threads."""
@@ -371,9 +428,32 @@ class Endpoints:
 
     async def _resume(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
+        if (start := _start_index(request)) is not None:
+            return await self._go_on(request, start, received)
         reading = await self.find(request, request.path_params["chat_id"], self.settings.sdk)
         # A 404 would put every fresh useChat({resume: true}) into the state of an error.
         return Response(status_code=204) if reading is None else self._stream(reading, received)
+
+    async def _go_on(self, request: Request, start: int, received: float) -> Response:
+        """Stream a view of a run, or the chat's running answer, from a chunk on; always to an ending.
+
+        A client that goes on at an index asks again at once if there is none, and gives up for any status but 200.
+        """
+        text = request.path_params["chat_id"]
+        name = ViewName.parse(text)
+        view = release_of(request, self.settings.sdk) if name is None else name.view
+        if name is not None and name.view.sdk:
+            check_release(name.view.sdk)
+        try:
+            info = await self._run_of(request, text if name is None else name.chat_id, "resume")
+        except ChatNotFound:
+            info = None
+        is_idle = name is None and (info is None or (info.state is not RunState.RUNNING and start == 0))
+        tail = None if info is None or is_idle or not self.keep_log else await self.manager.tail(info, view, start)
+        if tail is None:
+            return ShortStream(NOTHING_MORE if is_idle else failure(_NOT_KEPT))
+        reading, count = tail
+        return self._stream(reading, received, {_TAIL_INDEX: str(count - 1)} if start < 0 else _NO_HEADERS)
 
     async def find(
         self, request: Request, chat_id: str, sdk: str, *, on_identified: Callable[[], None] | None = None
@@ -394,6 +474,8 @@ class Endpoints:
     async def _stop(self, request: Request) -> Response:
         info = await self._run_of(request, request.path_params["chat_id"], "stop")
         if info.state is RunState.RUNNING:
+            if self.stored is not None:
+                await self.stored.order_stop(request.path_params["chat_id"])
             await self.manager.stop(info)
         return Response(status_code=204)
 
@@ -413,6 +495,7 @@ class Endpoints:
             info = await self._run_of(request, chat_id, "delete")
             if info.state is RunState.RUNNING:
                 await self.manager.stop(info)
+            self.manager.forget(info.chat_id)
 
     async def _run_of(
         self, request: Request, chat_id: str, action: Action, on_identified: Callable[[], None] | None = None
@@ -420,6 +503,8 @@ class Endpoints:
         identity = await self._policy.identify(request, chat_id, action)
         if on_identified is not None:
             on_identified()
+        if self._recovering is not None:
+            await self._recovering.settle(chat_id)
         info = await self.manager.latest(self._policy.key(request, identity, chat_id))
         if info is None or info.subject != identity.subject:
             raise ChatNotFound("No such chat.")
@@ -428,11 +513,28 @@ class Endpoints:
     async def answer(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         """Return what a handler answers; if it raises a ``RequestError``, the status and the sentence of that."""
         try:
+            check_framing(request)
             return await handle(request)
         except RequestError as error:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
             self.observer.request_refused(error.status)
             return PlainTextResponse(str(error), error.status, _headers_of(error))
+
+
+def _with_id(request: Request, chat_request: ChatRequest) -> ChatRequest:
+    """Return a request that names its chat: in its body, in its path, or a new one."""
+    in_path = str(request.path_params.get("chat_id", ""))
+    return msgspec.structs.replace(chat_request, chat_id=chat_request.chat_id or in_path or new_id())
+
+
+def _start_index(request: Request) -> int | None:
+    """Return the chunk at which a client goes on; ``None`` if it names none."""
+    text = request.query_params.get("startIndex")
+    if text is None:
+        return None
+    if not _INDEX.fullmatch(text):
+        raise InvalidRequest(f"startIndex is a whole number, such as 0, 12 or -5, not {text[:80]!r}.")
+    return int(text)
 
 
 def _check_queued(store: RunStore) -> None:
@@ -450,14 +552,14 @@ def _headers_of(error: RequestError) -> Mapping[str, str]:
             return {"www-authenticate": "Bearer"}
         case TooManyRequests(retry_after=float(seconds)) | TooManyWaiting(retry_after=float(seconds)):
             return {"retry-after": str(math.ceil(seconds))}
-        case RequestTimeout():
-            return {"connection": "close"}  # RFC 9110, 15.5.9: the rest of the body would be taken for a request
+        case RequestTimeout() | AmbiguousLength():
+            return CLOSING
     return {}
 
 
 async def chat_response(
     request: Request,
-    answer: Any,
+    agent: Servable,
     *,
     settings: Settings | None = None,
     authorize: AuthorizeFunction = allow_all,
@@ -472,7 +574,7 @@ async def chat_response(
 
     Args:
         request: the request of the route, of Starlette or FastAPI.
-        answer: what answers the chat: an async generator function, a generator function, a function, a
+        agent: what answers the chat: an async generator function, a generator function, a function, a
             ``ChatTransport``, or an object of a framework whose adapter is installed.
         settings: see :class:`~usechat.server.Settings`.
         authorize: returns who sent the request; see ``docs/auth.md``. By default everyone is allowed.
@@ -484,14 +586,14 @@ async def chat_response(
         The streaming response; or a plain one with a status and a sentence, if the request cannot be served.
 
     Raises:
-        CannotAnswer: ``answer`` cannot answer a chat, or is a factory, which would be called for each request.
+        CannotAnswer: ``agent`` cannot answer a chat, or is a factory, which would be called for each request.
 
     >>> async def agent(turn):
     ...     yield f"You said: {turn.text}"
     >>> async def chat(request):  # @app.post("/api/chat")
     ...     return await chat_response(request, agent)
     """
-    source = as_source(answer)
+    source = as_source(agent)
     if isinstance(source, FactorySource):
         raise CannotAnswer("a function without arguments makes an agent; call it once and give what it returns")
     endpoints = Endpoints(
@@ -499,7 +601,7 @@ async def chat_response(
         store=MemoryRuns(),
         settings=settings or Settings(),
         policy=AuthorizedChats(authorize),
-        observer=Unobserved() if observer is None else Observers(observer),
+        observer=Observer() if observer is None else Observers(observer),
         keep_log=False,
         hooks=Hooks(on_finish=on_finish, load=load),
     )

@@ -1,15 +1,17 @@
-"""Listen at the addresses of a host name."""
+"""Listen at the addresses of a host name, or at a Unix socket."""
 
 import errno
 import os
 import socket
+import stat
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from usechat.errors import CannotListen
 from usechat.server.auth.origin import is_loopback_host
 
-__all__ = ["Address", "is_loopback", "listen", "resolve"]
+__all__ = ["Address", "is_loopback", "listen", "listen_at_path", "resolve"]
 
 _BACKLOG: Final = 2048
 
@@ -24,11 +26,11 @@ class Address(NamedTuple):
 def resolve(host: str, port: int) -> list[Address]:
     """Return the addresses of a host name; raise ``CannotListen`` if it has none."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
         raise CannotListen(f"the host {host!r} cannot be found: {reason}") from None
-    return list(dict.fromkeys(Address(family, name) for family, _, _, _, name in found if isinstance(name[0], str)))
+    return list(dict.fromkeys(Address(family, name) for family, _, _, _, name in entries if isinstance(name[0], str)))
 
 
 def is_loopback(address: Address) -> bool:
@@ -58,6 +60,39 @@ def listen(addresses: Sequence[Address]) -> list[socket.socket]:
             raise CannotListen(f"port {port} of {name[0]} cannot be used: {error.strerror}{hint}") from None
         port = listening.getsockname()[1]
     return sockets
+
+
+def listen_at_path(path: str) -> socket.socket:
+    """Return a Unix socket that listens at a path; raise ``CannotListen`` if it cannot.
+
+    A socket that a server left there is replaced; any other file stays, and so does a socket at which a server listens.
+    Every user may connect, as with uvicorn: a proxy usually runs as another one. Protect the directory instead.
+    """
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_abandoned(path)
+        listening.bind(path)
+        Path(path).chmod(0o666)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        hint = "; stop the program that uses it, or choose another path" if error.errno == errno.EADDRINUSE else ""
+        raise CannotListen(f"the socket {path} cannot be used: {error.strerror or error}{hint}") from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def _remove_abandoned(path: str) -> None:
+    """Remove a socket at which nobody listens."""
+    try:
+        if not stat.S_ISSOCK(Path(path).stat().st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.connect(path)
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        Path(path).unlink()
 
 
 def _prepare(listening: socket.socket) -> None:

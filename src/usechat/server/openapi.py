@@ -22,8 +22,22 @@ _SENTENCES: Final = {
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
     503: "The run store, the chat database or the file of tokens cannot be used, or the server is shutting down.",
 }
+_RUN_ID: Final = {
+    "description": "Names the answer: WorkflowChatTransport puts it into the path of its next request after a cut.",
+    "schema": {"type": "string"},
+}
+_START_INDEX: Final = {
+    "name": "startIndex",
+    "in": "query",
+    "description": (
+        "The chunk to begin with, where `id` is the `x-workflow-run-id` of an answer, until a minute after its end;"
+        " a negative one counts from the last chunk. Such a stream always has an ending: a lone `finish` if there is"
+        " nothing to read, an `error` if the answer is not known."
+    ),
+    "schema": {"type": "integer"},
+}
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
-_STREAM: Final = {
+_STREAM: Final[Json] = {
     "description": "The UI message stream of the AI SDK, one chunk per event.",
     "headers": {"x-vercel-ai-ui-message-stream": {"schema": {"type": "string", "const": "v1"}}},
     "content": {"text/event-stream": {}},
@@ -204,8 +218,9 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
 
 
 def _paths(path: str) -> Iterator[tuple[str, Json]]:
+    named = {**_STREAM, "headers": {**_STREAM["headers"], "x-workflow-run-id": _RUN_ID}}
     send = _operation(
-        "send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 408, 409, 413, 422, 429, 503
+        "send", "Start a run and stream it.", {"200": named}, 400, 401, 403, 404, 408, 409, 413, 422, 429, 503
     )
     send["parameters"] = _NAMES_RELEASE
     send["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatRequest")}}}
@@ -214,17 +229,17 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     resume = _operation(
         "resume", "Stream the run from its start.", {"200": _STREAM, "204": nothing}, 400, 401, 403, 503
     )
-    yield f"{path}/{{id}}/stream", {"parameters": [_CHAT, *_NAMES_RELEASE], "get": resume}
+    yield f"{path}/{{id}}/stream", {"parameters": [_CHAT, *_NAMES_RELEASE, _START_INDEX], "get": resume}
     stop = _operation(
         "stop", "Stop the run. Idempotent.", {"204": {"description": "The run has ended."}}, 401, 403, 404, 503
     )
     yield f"{path}/{{id}}/stop", {"parameters": [_CHAT], "post": stop}
     either = {"anyOf": [_reference("RunState"), _reference("StoredChat")]}
-    known = {
+    response = {
         "description": "The last run; where chats are stored, the chat, and beside it the last run, if it is known.",
         "content": {"application/json": {"schema": either}},
     }
-    state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
+    state = _operation("state", "Return the state of the last run.", {"200": response}, 401, 403, 404, 503)
     yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state, **_changes()}
     yield from _stored_paths(path)
     yield from _describing_paths(path.rpartition("/")[0])
@@ -233,7 +248,9 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
         "/readyz",
         {"get": _open("readiness", "Report whether the run store and the chat database can be reached.", 503)},
     )
-    yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
+    summary = "Metrics for Prometheus."
+    pages = {str(status): {"description": summary, "content": _TEXT} for status in (200, 501)}
+    yield "/metrics", {"get": _operation("metrics", summary, pages, 401, 403)}
 
 
 def _changes() -> Json:
@@ -260,8 +277,11 @@ def _changes() -> Json:
         }
     ]
     change["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatChange")}}}
-    gone = {"204": {"description": "The chat and its files are deleted."}}
-    return {"patch": change, "delete": _operation("delete", f"{_IS_STORED}delete the chat.", gone, 401, 403, 404, 503)}
+    responses = {"204": {"description": "The chat and its files are deleted."}}
+    return {
+        "patch": change,
+        "delete": _operation("delete", f"{_IS_STORED}delete the chat.", responses, 401, 403, 404, 503),
+    }
 
 
 def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
@@ -316,10 +336,18 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
 def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:
     """Yield the paths that are there where stored chats can be shared."""
     token = {"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}}
-    made = {"200": {"description": "The token of the link.", "content": {"application/json": {"schema": token}}}}
+    token_responses = {
+        "200": {"description": "The token of the link.", "content": {"application/json": {"schema": token}}}
+    }
     revoked = {"204": {"description": "The link no longer works."}}
     share = _operation(
-        "share", f"{_IS_SHARED}return a token with which everyone can read the chat.", made, 401, 403, 404, 503
+        "share",
+        f"{_IS_SHARED}return a token with which everyone can read the chat.",
+        token_responses,
+        401,
+        403,
+        404,
+        503,
     )
     unshare = _operation("unshare", f"{_IS_SHARED}revoke the token.", revoked, 401, 403, 404, 503)
     yield f"{path}/{{id}}/share", {"parameters": [_CHAT], "put": share, "delete": unshare}
@@ -331,10 +359,10 @@ def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:
             "messages": {"type": "array", "items": _reference("UIMessage")},
         },
     }
-    found = {"200": {"description": "The chat.", "content": {"application/json": {"schema": chat}}}}
+    chat_responses = {"200": {"description": "The chat.", "content": {"application/json": {"schema": chat}}}}
     parameter = {**_CHAT, "name": "token", "description": "The token of the link."}
     beside = path.rpartition("/")[0]
-    shared = _operation("shared", f"{_IS_SHARED}read a shared chat.", found, 404, 503) | {"security": []}
+    shared = _operation("shared", f"{_IS_SHARED}read a shared chat.", chat_responses, 404, 503) | {"security": []}
     yield f"{beside}/shared/{{token}}", {"parameters": [parameter], "get": shared}
     content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
     file = _operation("sharedFile", f"{_IS_SHARED}return a file of a shared chat.", content, 404, 503)

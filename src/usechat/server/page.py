@@ -5,17 +5,17 @@ import html
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from usechat.check import DEFAULT_SDKS, check_bytes
-from usechat.errors import CannotJudge, ChatNotFound, ForeignOrigin, PageMissing, RequestError, UnknownRelease
-from usechat.server.auth.origin import LocalPagesOnly
+from usechat.errors import CannotJudge, ChatNotFound, InvalidSetting, PageMissing, RequestError, UnknownRelease
+from usechat.server.accent import accent_of
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
-from usechat.server.site import Site
 from usechat.server.static_files import SAFE_HEADERS, StaticFile, files_in, respond_with, static_file
 
 __all__ = ["PageSettings", "WithPage"]
@@ -29,6 +29,9 @@ CONTENT_SECURITY_POLICY: Final = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PLACE: Final = '<meta name="usechat" content="{}" />'
+_TITLE: Final = "<title>usechat</title>"
+_ICON: Final = '<link rel="icon" href="./icon.svg" />'
+_IMAGES: Final = (".svg", ".png", ".jpg", ".jpeg", ".webp", ".gif", ".ico")
 _POLICY: Final = {"content-security-policy": CONTENT_SECURITY_POLICY}
 
 
@@ -39,11 +42,15 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
         title: its title; if it is empty, the page shows the name of the agent that answers.
         name: what is served, such as ``my_app:agent``. The browser keeps the chats of each name apart.
         description: what the agent does, in a sentence.
+        logo: an image file (SVG, PNG, JPEG, WebP, GIF or ICO) to show in the header, on an empty page and as its icon.
+        accent: the colour of buttons and links, as ``#rrggbb``. Each theme gets a shade of it that can be read.
         api: the path it posts to. Names in braces are taken from the query of the page's own address.
         auth: whether it asks for a token.
-        suggestions: questions that a new user can choose from.
+        suggestions: questions that a new user can choose from, as cards: ``Question``, or ``Title | Question``. An
+            emoji in front is the icon of the card.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
         share: whether stored chats can be shared by a link (``ChatApp(share=True)``).
+        inspector: whether it has the inspector, which shows developers every frame. A shared chat has none.
 
     >>> PageSettings(title="Support").api
     '/api/chat'
@@ -52,11 +59,14 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     title: str = "usechat"
     name: str = ""
     description: str = ""
+    logo: Path | None = None
+    accent: str | None = None
     api: str = "/api/chat"
     auth: bool = False
     suggestions: tuple[str, ...] = ()
     chats: bool = False
     share: bool = False
+    inspector: bool = False
 
 
 class WithPage:
@@ -68,10 +78,10 @@ class WithPage:
         authorize: who may use ``POST /api/check``, the checker behind the page's inspector.
         directory: the files of the page; by default those of this package.
         texts: further files in Markdown, by path, to which answers may link. The page shows them.
-        site: a site built from the texts. It shows them instead of the page.
 
     Raises:
         PageMissing: the page was not built into this installation.
+        InvalidSetting: the logo is no image that can be read, or the accent is no colour.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> chats = ChatApp(lambda turn: "Hello!")
@@ -86,18 +96,19 @@ class WithPage:
         authorize: AuthorizeFunction,
         directory: Traversable | None = None,
         texts: Mapping[str, str] | None = None,
-        site: Site | None = None,
     ) -> None:
         self.app = app
         self._authorize = authorize
-        built = files_in(directory or files("usechat") / "web" / "built")
-        self._files = {path: static_file(file.read_bytes(), file.name) for path, file in built}
+        entries = files_in(directory or files("usechat") / "web" / "built")
+        self._files = {path: static_file(file.read_bytes(), file.name) for path, file in entries}
         if "/index.html" not in self._files:
             raise PageMissing
-        self._files["/"] = _with_settings(self._files.pop("/index.html"), settings)
+        logo = _logo(settings.logo) if settings.logo else None
+        if logo is not None:
+            self._files[logo.path] = logo.file
+        self._files["/"] = _with_settings(self._files.pop("/index.html"), settings, logo)
         self._texts = frozenset(texts or ())
         self._files |= {path: static_file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
-        self._site = site
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
@@ -112,8 +123,6 @@ class WithPage:
             return None
         if path == "" and request.scope.get("root_path"):
             return RedirectResponse(f"{request.url.path}/")  # the page's addresses are relative to its directory
-        if self._site and (answer := await self._site.respond(request, path)):
-            return await self._unless_foreign(request, answer)
         if path in self._texts and "text/html" in request.headers.get("accept", ""):
             # A browser that opens a text: the page shows it. The browser keeps the fragment.
             return RedirectResponse(
@@ -121,15 +130,6 @@ class WithPage:
             )
         file = self._files.get(path)
         return None if file is None else respond_with(file, request, _POLICY, is_hashed=path.startswith("/assets/"))
-
-    async def _unless_foreign(self, request: Request, answer: Response) -> Response:
-        """Refuse a page of the site under the name of another host; a token is not needed, since links carry none."""
-        try:
-            if isinstance(self._authorize, LocalPagesOnly):
-                await self._authorize.authenticate(request)
-        except ForeignOrigin as error:
-            return PlainTextResponse(str(error), error.status)
-        return answer
 
     async def _check(self, request: Request) -> Response:
         try:
@@ -144,18 +144,41 @@ class WithPage:
             return PlainTextResponse(str(error), 422)
 
 
-def _with_settings(index: StaticFile, settings: PageSettings) -> StaticFile:
-    known: Mapping[str, Any] = {
+class _Logo(NamedTuple):
+    path: str
+    file: StaticFile
+
+
+def _logo(source: Path) -> _Logo:
+    suffix = source.suffix.lower()
+    if suffix not in _IMAGES:
+        raise InvalidSetting(f"the logo {str(source)!r} is not an image; use one of {', '.join(_IMAGES)}")
+    try:
+        content = source.read_bytes()
+    except OSError as error:
+        raise InvalidSetting(f"the logo {str(source)!r} cannot be read: {error.strerror}") from None
+    return _Logo(f"/logo{suffix}", static_file(content, f"logo{suffix}"))
+
+
+def _with_settings(index: StaticFile, settings: PageSettings, logo: _Logo | None) -> StaticFile:
+    fields: Mapping[str, Any] = {
         "title": settings.title,
         "name": settings.name,
         "description": settings.description,
+        "logo": logo.path.lstrip("/") if logo else "",
+        "accent": accent_of(settings.accent) if settings.accent else None,
         "api": settings.api.lstrip("/"),
         "check": CHECK_PATH.lstrip("/"),
         "auth": settings.auth,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
         "share": settings.share,
+        "inspector": settings.inspector,
     }
-    content = html.escape(msgspec.json.encode(known).decode())
+    content = html.escape(msgspec.json.encode(fields).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')
+    if settings.title:
+        text = text.replace(_TITLE, f"<title>{html.escape(settings.title)}</title>")
+    if logo:
+        text = text.replace(_ICON, f'<link rel="icon" href=".{logo.path}" />')
     return static_file(text.encode(), "index.html")

@@ -1,14 +1,25 @@
 """Read a request: its body, its AI SDK release, its sender and its chat."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from usechat.errors import ChatNotFound, InvalidRequest, RequestTimeout, RequestTooLarge, UnknownRelease
+from usechat.errors import (
+    AmbiguousLength,
+    ChatNotFound,
+    InvalidRequest,
+    RequestTimeout,
+    RequestTooLarge,
+    UnknownRelease,
+)
 from usechat.protocol.releases import releases_for
 from usechat.protocol.request import LONGEST_ID, ChatRequest, Limits
 from usechat.threads import contained
@@ -16,6 +27,7 @@ from usechat.turn import Identity
 
 __all__ = [
     "CHAT_ID",
+    "CLOSING",
     "IN_LOOP",
     "AccessPolicy",
     "Action",
@@ -23,10 +35,15 @@ __all__ = [
     "Authorize",
     "AuthorizeFunction",
     "AuthorizedChats",
+    "ChatRoute",
+    "OneLength",
     "RequestHeaders",
     "allow_all",
     "authorize_request",
     "chat_key",
+    "check_framing",
+    "check_release",
+    "is_welcome",
     "read_body",
     "read_request",
     "release_of",
@@ -98,7 +115,7 @@ class AccessPolicy(Protocol):
     async def authenticate(self, request: Request) -> bool:
         """Return whether the sender is known now; False if the chat's id is needed to know.
 
-        Raise a ``RequestError`` if the sender would be refused whatever the body says.
+        Raise a ``RequestError`` if the sender would be refused with any body.
         """
         ...
 
@@ -136,7 +153,7 @@ class AuthorizedChats:
         return identity
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (people may share a chat)
-        """Return the chat's id behind whatever else the route's path names."""
+        """Return the chat's id, behind the other parameters of the route's path."""
         return chat_key(request.path_params, chat_id)
 
     async def admit(self, request: Request) -> None:
@@ -153,25 +170,90 @@ async def read_request(
     *,
     timeout: float,  # noqa: ASYNC109
     is_history_stored: bool = False,
+    origins: Collection[str] = (),
 ) -> ChatRequest:
-    """Read the chat request in the body of a POST; raise a ``RequestError`` that says what is wrong with it."""
-    # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
+    """Read the chat request in the body of a POST; raise a ``RequestError`` that says what is wrong with it.
+
+    ``origins`` are those whose pages may send it as text, besides those of the same host.
+    """
+    _check_type(request, origins)
     body = await read_body(request, limits.maximum_bytes, timeout=timeout)
     if len(body) <= IN_LOOP:
         return ChatRequest.parse(body, limits=limits, is_history_stored=is_history_stored)
     return await asyncio.to_thread(ChatRequest.parse, body, limits=limits, is_history_stored=is_history_stored)
 
 
+def _check_type(request: Request, origins: Collection[str]) -> None:
+    # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type == "application/json":
+        return
+    if content_type != "text/plain":  # of a body without a type, such as that of WorkflowChatTransport
+        raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
+    origin = request.headers.get("origin")
+    if not is_welcome(origin, request.headers.get("host", ""), origins):
+        raise InvalidRequest(
+            f"A page of {origin} may not send text/plain; send application/json, or allow the origin (--cors,"
+            " Settings.websocket_origins)."
+        )
+
+
+def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
+    """Tell whether a page of this origin is one of the same host, or an allowed one. ``*`` allows all.
+
+    Browsers let every page open a socket to every host, and post a text to it, with the host's cookies. A client
+    without an origin is no browser.
+    """
+    if origin is None or origin in allowed or "*" in allowed:
+        return True
+    scheme, _, place = origin.lower().partition("://")
+    usual = ":443" if scheme == "https" else ":80"
+    return place != "" and place.removesuffix(usual) == host.lower().removesuffix(usual)
+
+
 def release_of(request: Request, default: str) -> str:
     """Return the AI SDK release that the front end names (``?sdk=`` or ``x-ai-sdk``), or the server's setting."""
     sdk = request.query_params.get("sdk") or request.headers.get("x-ai-sdk") or default
+    return check_release(sdk)
+
+
+def check_release(sdk: str) -> str:
+    """Return the name of an AI SDK release; raise ``InvalidRequest`` if there is none like that."""
     try:
         return releases_for(sdk).name
     except UnknownRelease as error:
         raise InvalidRequest(str(error)) from None
+
+
+_TWO_LENGTHS: Final = "The request has both Content-Length and Transfer-Encoding; send one of them."
+CLOSING: Final[Mapping[str, str]] = {"connection": "close"}
+"""Headers of an answer behind which nothing is read: the rest of the body would be taken for a request (RFC 9110,
+15.5.9, and RFC 9112, 6.3)."""
+
+_refuse_two_lengths: Final = PlainTextResponse(_TWO_LENGTHS, AmbiguousLength.status, CLOSING)
+
+
+def check_framing(request: Request) -> None:
+    """Raise ``AmbiguousLength`` for a request with two lengths: a proxy may have read another body than this server."""
+    if _has_two_lengths(request.scope):
+        raise AmbiguousLength(_TWO_LENGTHS)
+
+
+def _has_two_lengths(scope: Scope) -> bool:
+    names = {name for name, _ in scope["headers"]}
+    return b"content-length" in names and b"transfer-encoding" in names
+
+
+class OneLength:
+    """An ASGI app that refuses requests with two lengths, whatever they ask for, and passes others on to ``app``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI connection."""
+        is_refused = scope["type"] == "http" and _has_two_lengths(scope)
+        await (_refuse_two_lengths if is_refused else self.app)(scope, receive, send)
 
 
 async def read_body(request: Request, maximum_bytes: int, *, timeout: float) -> bytes:  # noqa: ASYNC109
@@ -205,23 +287,23 @@ class RequestHeaders(Mapping[str, str]):
     because every open stream keeps this.
     """
 
-    __slots__ = ("_sent",)
+    __slots__ = ("_headers",)
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
-        self._sent: list[tuple[bytes, bytes]] = scope["headers"]
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
 
     def __getitem__(self, name: str) -> str:
-        wanted = name.lower().encode("latin-1", "replace")
-        for sent, value in self._sent:
-            if sent == wanted:
+        raw_name = name.lower().encode("latin-1", "replace")
+        for header, value in self._headers:
+            if header == raw_name:
                 return value.decode("latin-1")
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name.decode("latin-1") for name, _ in self._sent))
+        return iter(dict.fromkeys(name.decode("latin-1") for name, _ in self._headers))
 
     def __len__(self) -> int:
-        return len({name for name, _ in self._sent})
+        return len({name for name, _ in self._headers})
 
     def __repr__(self) -> str:
         """Return the names alone: a log is no place for tokens and cookies."""
@@ -246,6 +328,26 @@ class _ChatIdConvertor(Convertor[str]):
 
 
 register_url_convertor("usechat_id", _ChatIdConvertor())
+
+
+class ChatRoute(Route):
+    """A route below a chat, such as ``/api/chat/{id}/share``.
+
+    What stands behind the id must have been sent with plain slashes: ``x%2Fshare`` is the chat ``x/share``, not the
+    route ``share`` of the chat ``x``. A page that does not encode its ids cannot be told apart.
+    """
+
+    def __init__(self, path: str, endpoint: Any, *, methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        behind = re.sub(r"\{\w+\}", "[^/]+", path.partition(CHAT_ID)[2])
+        self._ending = re.compile(f"{behind.rstrip('/')}/?$".encode())
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Tell whether this is the route of a request."""
+        match, child_scope = super().matches(scope)
+        raw_path = scope.get("raw_path") or b""  # optional in ASGI; some servers leave the query in it
+        is_other = match is not Match.NONE and raw_path and not self._ending.search(raw_path.partition(b"?")[0])
+        return (Match.NONE, {}) if is_other else (match, child_scope)
 
 
 def chat_key(path_params: Mapping[str, Any], chat_id: str) -> str:

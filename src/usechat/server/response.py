@@ -1,4 +1,20 @@
-"""The HTTP response that streams a run, as a plain ASGI callable: no task group, no queue."""
+"""The HTTP response that streams a run, as a plain ASGI callable: no task group, no queue.
+
+The happy path is this; the class around it is about clients that leave, stall or read too slowly:
+
+.. code-block:: python
+
+    await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+    await sender.send(STREAM_OPEN)  # a comment: proxies pass the head on, and the page knows that it is connected
+    while (frames := await reading.read()) is not None:
+        await sender.send(frames)
+    await sender.send(b"", more=False)
+
+A reading returns frames, ``None`` at the end of the run, or a :class:`~usechat.runs.log.Wake`: the client has left, the
+page must hear something after a long silence, the client is too slow, or the server shuts down. One timer for all
+responses (``tick``) notices silence, and connections that take nothing. Whoever can resume gets a reset connection;
+whoever cannot is told by an error first (``_disconnect``).
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +31,7 @@ from usechat.runs.timers import timer_for
 from usechat.server.connection import AsgiServer, Sender, all_written, reset_at_once, unsent_bytes
 from usechat.server.observers.observer import Observer
 
-__all__ = ["DISCONNECTED", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
+__all__ = ["DISCONNECTED", "STREAM_HEADERS", "ShortStream", "StreamResponse", "collect_streams"]
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -30,7 +46,8 @@ STREAM_HEADERS: Final = (
 _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.SHUTDOWN: "disconnected"}
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
-"""Seconds that a client which is disconnected gets to take the last frames."""
+"""Seconds that a client which is disconnected gets to take the last frames; a slow one gets them again and again while
+it takes something."""
 _TURNS: Final = 3
 """Turns of the event loop after which the server knows that the connection is closed, and does not report an incomplete
 response. A socket takes one, TLS two (asyncio.sslproto)."""
@@ -39,6 +56,14 @@ _STUCK_TIMEOUT: Final = 60.0
 """Seconds after which a client that has unread data and takes none of it is disconnected."""
 DISCONNECTED: Final = ErrorChunk("The server disconnected; reload the page to see the whole answer.")
 """Sent where the connection cannot be reset; our page recognises it by its beginning, and resumes."""
+
+
+class ShortStream(Response):
+    """A stream that is complete: its frames are known."""
+
+    def __init__(self, frames: bytes) -> None:
+        super().__init__(frames)
+        self.raw_headers = [*STREAM_HEADERS, (b"content-length", str(len(frames)).encode())]
 
 
 def collect_streams(scope: Any) -> "list[StreamResponse]":
@@ -51,7 +76,7 @@ def collect_streams(scope: Any) -> "list[StreamResponse]":
     return streams
 
 
-class Stuck(NamedTuple):
+class Stall(NamedTuple):
     """A connection, how many bytes its client has not taken, and since when that number has not changed."""
 
     transport: asyncio.WriteTransport | None
@@ -100,7 +125,8 @@ class StreamResponse(Response):
         self._stuck_timeout = stuck_timeout
         self._scope: Any = None
         self._receive: Any = None
-        self._stuck: Stuck | None = None
+        self._stall: Stall | None = None
+        self._last_words: asyncio.Timeout | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send the response, or leave that to the caller of :func:`collect_streams`."""
@@ -126,7 +152,7 @@ class StreamResponse(Response):
                 self._cut = why  # once is enough
                 await self._disconnect(sender, why)
         except asyncio.CancelledError:
-            if reason == "client" and not client.gone:
+            if reason == "client" and not client.is_gone:
                 reason = "disconnected"  # the server has no more time
             raise
         finally:
@@ -146,19 +172,21 @@ class StreamResponse(Response):
         elif now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.interval:  # the next tick is too late
             self._reading.wake(Wake.SILENCE)
         if sender is not None:
-            if sender.waits:
+            if sender.waits or self._last_words is not None:
                 self._check_progress(now)
             else:
-                self._stuck = None
+                self._stall = None
 
     def _check_progress(self, now: float) -> None:
         transport = (
-            self._server.transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+            self._server.transport_of(self._scope, self._receive) if self._stall is None else self._stall.transport
         )
         unsent = 0 if transport is None else unsent_bytes(transport)
-        if self._stuck is None or unsent != self._stuck.unsent:
-            self._stuck = Stuck(transport, unsent, now)
-        elif transport is not None and now - self._stuck.since >= self._stuck_timeout:
+        if self._stall is None or unsent != self._stall.unsent:
+            self._stall = Stall(transport, unsent, now)
+            if self._last_words is not None:
+                self._last_words.reschedule(self._loop.time() + _LAST_WORDS)
+        elif transport is not None and now - self._stall.since >= self._stuck_timeout:
             self._interrupt(Wake.TOO_SLOW)
 
     async def _send_all(self, send: Any, sender: Sender) -> Wake | None:
@@ -193,26 +221,28 @@ class StreamResponse(Response):
             return self._cut
 
     async def _disconnect(self, sender: Sender, why: Wake) -> None:
-        """Reset the connection: closing it would wait until the client has read everything, perhaps for ever.
+        """Reset the connection: closing it would wait until the client has read everything, which may never happen.
 
-        Where it cannot be reset, the response may end well, whatever happens here. So the client gets an error instead;
-        a slow one gets it whenever it reads on, because an answer that just ends would look complete.
+        Where it cannot be reset, the response may end as if it were complete. So the client gets an error instead; a
+        slow client gets it when it reads on, because an answer that just ends would look complete. So does a slow
+        client that cannot resume, before its connection is closed.
         """
         transport = self._server.transport_of(self._scope, self._receive)
         last_words = self._reading.give_up() if why is Wake.TOO_SLOW else b""
         if transport is None:
             last_words = last_words or encode_frame(DISCONNECTED, event_names=self._event_names)
         waits = transport is None and why is Wake.TOO_SLOW
-        taken = False
+        is_written = False
         if last_words:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if waits else _LAST_WORDS):
+                async with asyncio.timeout(None if waits else _LAST_WORDS) as limit:
+                    self._last_words = limit if why is Wake.TOO_SLOW and not waits else None
                     await sender.send(last_words)
                     if transport is not None:
                         await all_written(transport)
-                    taken = True
+                    is_written = True
         if transport is not None:
-            if not taken:
+            if not is_written:
                 reset_at_once(transport)
             transport.abort()
             for _ in range(_TURNS):
@@ -228,4 +258,4 @@ class StreamResponse(Response):
         """Close the reading if the response was never sent, because the route failed after it was made."""
         if self._task is None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and everything with it
-                self._loop.call_soon_threadsafe(self._reading.close)  # whichever thread collects the garbage
+                self._loop.call_soon_threadsafe(self._reading.close)  # any thread may collect the garbage

@@ -45,7 +45,7 @@ def files_in(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, Tr
 
 def respond_with(file: StaticFile, request: Request, headers: Mapping[str, str], *, is_hashed: bool) -> Response:
     """Respond with a file, or with 304 if the browser has it. A file with a hash in its name is cached for a year."""
-    sent = {
+    response_headers = {
         **SAFE_HEADERS,
         **headers,
         "cache-control": "public, max-age=31536000, immutable" if is_hashed else "no-cache",
@@ -53,7 +53,9 @@ def respond_with(file: StaticFile, request: Request, headers: Mapping[str, str],
         "vary": "accept-encoding",
     }
     if file.etag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=sent)
+        return Response(status_code=304, headers=response_headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.compressed, headers={**sent, "content-encoding": "gzip"}, media_type=file.media_type)
-    return Response(file.content, headers=sent, media_type=file.media_type)
+        return Response(
+            file.compressed, headers={**response_headers, "content-encoding": "gzip"}, media_type=file.media_type
+        )
+    return Response(file.content, headers=response_headers, media_type=file.media_type)

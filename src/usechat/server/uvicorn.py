@@ -6,9 +6,9 @@ more where uvicorn is the server, because ASGI costs or lacks four things:
 =========================  ============================================  ==============================================
 what is used               why                                           without it
 =========================  ============================================  ==============================================
-``receive`` and ``send``   both wait for plain futures and need no task  a task per stream that waits for the client to
-can be stepped by hand     of their own, so a stream needs no second     leave (1 KiB), and each write wakes the task of
-                           task and a write needs none                   the response first
+``receive`` and ``send``   both wait for plain futures and use no task,  a task per stream that waits for the client to
+can be stepped by hand     so a stream needs no second task and a write  leave (1 KiB), and each write wakes the task of
+                           needs none                                    the response first
 ``cycle.transport``        for a chunked body over httptools, ``send``   each write passes through ``send``
                            does no more than write to it
 ``cycle.transport``        to reset the connection of a client that      such a client gets an ``error`` chunk, and the
@@ -25,8 +25,11 @@ nothing of this is used, and one line in the log says so. ``Settings(plain_asgi=
 
 A request is answered in a task that runs ``RequestResponseCycle.run_asgi``; a WebSocket's protocol has a method of that
 name, too. This cycle has the connection, and ``receive`` and ``send`` are its methods unless middleware replaced them
-(starlette 1.10, ``BaseHTTPMiddleware``). Such middleware also ends every response well, whatever happens below it. So
-to reset a connection, the cycle is looked up among the tasks by the request's state.
+(starlette 1.10, ``BaseHTTPMiddleware``). Such middleware also ends every response as if it were complete, even if the
+app below it fails. So to reset a connection, the cycle is looked up among the tasks by the request's state.
+
+The connections of `usechat serve` are guarded by :mod:`usechat.server.request_heads`, which derives from uvicorn's
+protocols for HTTP.
 
 :func:`run` and :func:`log_config` use uvicorn's documented interface, except for one literal log text.
 """
@@ -37,19 +40,21 @@ import functools
 import inspect
 import logging
 import math
+import re
 import signal
 import socket
 import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from usechat.runs.log import Wake
 from usechat.runs.manager import RunManager
 from usechat.runs.reading import Reading
 from usechat.server.connection import GONE, AsgiServer, ClientWatch, Finish, Sender
+from usechat.server.exit_signal import disconnect_readers_at_signal
 from usechat.server.observers.logs import JsonFormatter
 from usechat.server.observers.observer import Observer
 from usechat.server.observers.workers import counted_together
@@ -59,6 +64,7 @@ __all__ = [
     "TESTED",
     "DirectSender",
     "LogFormat",
+    "ServerOptions",
     "SteppedClientWatch",
     "UvicornServer",
     "log_config",
@@ -68,8 +74,14 @@ __all__ = [
 TESTED: Final = ((0, 40), (0, 54))
 """The first and the last minor release of uvicorn whose internals are used."""
 
+_GUARDED_HTTP: Final = "usechat.server.request_heads:GuardedHttp"
+"""Derives from uvicorn's protocol; by name, since it imports uvicorn, which need not be installed."""
+
 STARTUP_FAILURE: Final = 3
 """The exit code of a worker that uvicorn's supervisor does not start again."""
+
+_PING_SECONDS: Final = 20.0
+"""How often uvicorn pings the client of a WebSocket by default."""
 
 _EXIT_POLL_SECONDS: Final = 0.05
 """How often the flag of a server that shall exit is read; uvicorn reads it half as often, and then waits as long."""
@@ -97,14 +109,17 @@ class UvicornServer(AsgiServer):
         return transport if hasattr(transport, "abort") else None
 
     def disconnect_readers_at_exit(self, manager: RunManager, finish: Finish) -> None:
-        """Disconnect the manager's readers as soon as the uvicorn that handles SIGTERM in this process shall exit.
+        """Disconnect the manager's readers as soon as the server that handles SIGTERM in this process shall exit.
 
         uvicorn ends the process by the same signal when its own tasks have ended, so ``finish`` becomes one of them.
         """
         server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
         uvicorn = sys.modules.get("uvicorn")
-        if uvicorn is None or not isinstance(server, uvicorn.Server) or not _is_tested(uvicorn.__version__):
-            return  # another server, one in a thread, or another release
+        if uvicorn is None or not isinstance(server, uvicorn.Server):
+            disconnect_readers_at_signal(manager, finish)  # another server, or one in a thread
+            return
+        if not _is_tested(uvicorn.__version__):
+            return
         if server not in _managers:
             _managers[server] = WeakKeyDictionary()
             _poll_exit(server, _managers[server])
@@ -128,10 +143,10 @@ def _is_tested(version: str) -> bool:
     return False
 
 
-def _is_internal(found: Any) -> bool:
-    """Tell whether an object is of a class of uvicorn's own, in a tested release."""
+def _is_internal(instance: Any) -> bool:
+    """Tell whether an object is an instance of uvicorn's classes, in a tested release."""
     uvicorn = sys.modules.get("uvicorn")
-    return uvicorn is not None and type(found).__module__.startswith("uvicorn.") and _is_tested(uvicorn.__version__)
+    return uvicorn is not None and type(instance).__module__.startswith("uvicorn.") and _is_tested(uvicorn.__version__)
 
 
 def _is_method(function: Any) -> bool:
@@ -161,10 +176,10 @@ class SteppedClientWatch(ClientWatch):
             self._receiving.close()
             self._receiving = None
 
-    def _step(self, waited: "asyncio.Future[Any] | None" = None) -> None:
-        if waited is not None and self._receiving is None:
+    def _step(self, future: "asyncio.Future[Any] | None" = None) -> None:
+        if future is not None and self._receiving is None:
             return  # closed meanwhile
-        while not self.gone:
+        while not self.is_gone:
             self._receiving = self._receiving or self._receive()
             try:
                 waiting = self._receiving.send(None)
@@ -259,7 +274,7 @@ def _continue(sending: Coroutine[Any, Any, None], waiting: Any) -> Generator[Any
 
 # Finding the connection of a request behind middleware.
 
-_found: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Any]]] = WeakKeyDictionary()
+_cycles_of_loop: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Any]]] = WeakKeyDictionary()
 
 
 def _cycles_by_state() -> dict[int, Any]:
@@ -269,10 +284,10 @@ def _cycles_by_state() -> dict[int, Any]:
     streams look in the same turn of the event loop: they share what is found.
     """
     loop = asyncio.get_running_loop()
-    if (found := _found.get(loop)) is None:
-        _found[loop] = found = {id(cycle.scope["state"]): cycle for cycle in _cycles()}
-        loop.call_soon(_found.pop, loop, None)
-    return found
+    if (cycles := _cycles_of_loop.get(loop)) is None:
+        _cycles_of_loop[loop] = cycles = {id(cycle.scope["state"]): cycle for cycle in _cycles()}
+        loop.call_soon(_cycles_of_loop.pop, loop, None)
+    return cycles
 
 
 def _cycles() -> Iterator[Any]:
@@ -308,21 +323,28 @@ def _poll_exit(server: Any, managers: WeakKeyDictionary[RunManager, Finish | Non
 LogFormat: TypeAlias = Literal["text", "json"]
 
 
-def run(
-    factory: str | Callable[[], Any],
-    *,
-    sockets: list[socket.socket],
-    workers: int,
-    reload_directory: Path | None,
-    log_format: LogFormat,
-    grace: float,
-) -> None:
+class ServerOptions(NamedTuple):
+    """How uvicorn is run.
+
+    ``grace`` is how many seconds responses get at an exit before they are cancelled. With ``reload_directory`` one
+    worker is restarted whenever a file below that directory changes. ``root_path`` is the path below which a proxy
+    serves the app. ``proxies`` are the addresses of proxies whose ``X-Forwarded-*`` headers are believed; by default
+    uvicorn decides. ``keep_alive`` is the longest silence on a WebSocket.
+    """
+
+    grace: float
+    workers: int = 1
+    reload_directory: Path | None = None
+    log_format: LogFormat = "text"
+    root_path: str = ""
+    proxies: str | None = None
+    keep_alive: float = _PING_SECONDS
+
+
+def run(factory: str | Callable[[], Any], sockets: list[socket.socket], options: ServerOptions) -> None:
     """Serve the app that ``factory`` makes until the process gets a signal to exit.
 
     It is ``module:function``, or for one worker without reloading the function itself.
-
-    ``grace`` is how many seconds responses get at an exit before they are cancelled. With ``reload_directory`` one
-    worker is restarted whenever a file below that directory changes.
     """
     import uvicorn
     from uvicorn.supervisors import ChangeReload, Multiprocess
@@ -330,16 +352,20 @@ def run(
     config = uvicorn.Config(
         factory,
         factory=True,
-        log_config=log_config(log_format),
-        workers=workers,
-        reload=reload_directory is not None,
-        reload_dirs=None if reload_directory is None else str(reload_directory),
-        timeout_graceful_shutdown=math.ceil(grace),
+        http=_GUARDED_HTTP if _is_tested(uvicorn.__version__) else "auto",
+        log_config=log_config(options.log_format),
+        workers=options.workers,
+        reload=options.reload_directory is not None,
+        reload_dirs=None if options.reload_directory is None else str(options.reload_directory),
+        timeout_graceful_shutdown=math.ceil(options.grace),
+        root_path=options.root_path,
+        forwarded_allow_ips=options.proxies,
+        ws_ping_interval=min(_PING_SECONDS, options.keep_alive),
     )
     server = uvicorn.Server(config)
-    if reload_directory is not None:
+    if options.reload_directory is not None:
         ChangeReload(config, target=server.run, sockets=sockets).run()
-    elif workers > 1:
+    elif options.workers > 1:
         with counted_together():
             Multiprocess(config, sockets=sockets).run()
     else:
@@ -351,12 +377,34 @@ def log_config(style: LogFormat) -> dict[str, Any]:
     from uvicorn.config import LOGGING_CONFIG
 
     config = copy.deepcopy(LOGGING_CONFIG)
-    config["filters"] = {"disconnected": {"()": DisconnectedReaders}}
-    config["handlers"]["default"]["filters"] = ["disconnected"]
+    config["filters"] = {"disconnected": {"()": DisconnectedReaders}, "secrets": {"()": WithoutSecrets}}
+    config["handlers"]["default"]["filters"] = ["disconnected", "secrets"]
+    config["handlers"]["access"]["filters"] = ["secrets"]
     config["loggers"]["usechat"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
     if style == "json":
         config["formatters"] = {name: {"()": JsonFormatter} for name in config["formatters"]}
     return config
+
+
+class WithoutSecrets(logging.Filter):
+    """Takes out of the paths in uvicorn's log what is nobody's business: tokens of shared chats, and whole queries.
+
+    A query may hold a search word, or what an application puts there. uvicorn logs the path of a request, and of a
+    WebSocket, as an argument.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep a record, with other paths."""
+        if record.name.startswith("uvicorn.") and isinstance(record.args, tuple):
+            record.args = tuple(_without_secrets(each) if isinstance(each, str) else each for each in record.args)
+        return True
+
+
+_SHARED: Final = re.compile(r"(/shared/)[^/]+")
+
+
+def _without_secrets(text: str) -> str:
+    return _SHARED.sub(r"\1***", text.partition("?")[0]) if text.startswith("/") else text
 
 
 class DisconnectedReaders(logging.Filter):

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from usechat.errors import (
+    ForeignOrigin,
     InvalidRequest,
     RequestError,
     RequestTooLarge,
@@ -30,13 +31,12 @@ from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
 from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
-from usechat.server.requests import IN_LOOP
+from usechat.server.requests import IN_LOOP, is_welcome
 
 __all__ = [
     "ChatSockets",
     "ClientFrame",
     "ServerFrame",
-    "is_welcome",
     "merge_headers",
 ]
 
@@ -87,10 +87,10 @@ class ClientFrame(msgspec.Struct, frozen=True):
     @property
     def chat_id(self) -> str:
         """The chat's id."""
-        found = self.content.get("id")
-        if not isinstance(found, str):
-            raise InvalidRequest(f"the chat id must be a string, not {json_kind(found)}")
-        return found
+        chat_id = self.content.get("id")
+        if not isinstance(chat_id, str):
+            raise InvalidRequest(f"the chat id must be a string, not {json_kind(chat_id)}")
+        return chat_id
 
     @property
     def headers(self) -> dict[str, str]:
@@ -119,13 +119,13 @@ def merge_headers(handshake: Sequence[Header], frame: Mapping[str, str]) -> list
     browser or a proxy, and a page must not be able to forge them.
     """
     settled = {name for name, _ in handshake} - {b"authorization"}
-    added = [
+    frame_headers = [
         (name.encode(), value.encode("latin-1"))
         for name, value in frame.items()
         if name.encode() not in settled and not _NOT_OF_A_FRAME.fullmatch(name)
     ]
-    replaced = {name for name, _ in added}
-    return [*(header for header in handshake if header[0] not in replaced), *added]
+    replaced = {name for name, _ in frame_headers}
+    return [*(header for header in handshake if header[0] not in replaced), *frame_headers]
 
 
 class ServerFrame:
@@ -142,10 +142,10 @@ class ServerFrame:
 
     def chunks(self, frames: bytes) -> list[str]:
         """Return the chunks of server-sent events, as they were encoded there; comments and ``[DONE]`` are left out."""
-        found = chunks_json(frames)
-        first, self._next = self._next, self._next + len(found)
+        chunks = chunks_json(frames)
+        first, self._next = self._next, self._next + len(chunks)
         return [
-            f'{self._before},"sequence":{number},"chunk":{data.decode()}}}' for number, data in enumerate(found, first)
+            f'{self._before},"sequence":{number},"chunk":{data.decode()}}}' for number, data in enumerate(chunks, first)
         ]
 
     def end(self) -> str:
@@ -165,10 +165,10 @@ class ServerFrame:
 
 
 def _read_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = content.get(key, {})
-    if not isinstance(found, dict):
-        raise InvalidRequest(f"{key} must be an object, not {json_kind(found)}")
-    return found
+    value = content.get(key, {})
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{key} must be an object, not {json_kind(value)}")
+    return value
 
 
 _logger: Final = logging.getLogger("usechat.server")
@@ -218,21 +218,29 @@ class ChatSockets:
         """
         headers = websocket.headers
         if not is_welcome(headers.get("origin"), headers.get("host", ""), self._endpoints.settings.websocket_origins):
-            _logger.warning(
-                "a WebSocket of a page of %r was refused; see Settings.websocket_origins", headers["origin"]
+            await self._refuse(
+                websocket,
+                403,
+                f"the page is at {headers['origin']}, the server at {headers.get('host')}. Let your proxy pass the Host"
+                " header on, or allow the origin (--cors, Settings.websocket_origins)",
             )
-            await self._refuse(websocket, 403)
             return
         try:
             is_known = await self._endpoints.authenticate(_as_request(websocket.scope, "GET", {}))
         except Unauthenticated:
             is_known = False
         except RequestError as error:
-            await self._refuse(websocket, error.status)
+            reason = "" if isinstance(error, ForeignOrigin) else str(error)  # the origin check has logged its own
+            await self._refuse(websocket, error.status, reason)
             return
         address = websocket.client.host if websocket.client else ""
         if not is_known and self._unknown[address] >= _UNKNOWN_SOCKETS:
-            await self._refuse(websocket, 429)
+            await self._refuse(
+                websocket,
+                429,
+                f"{address} has {_UNKNOWN_SOCKETS} WebSockets without credentials. If that is your proxy, let it send"
+                " X-Forwarded-For, and name it with --forwarded-allow-ips",
+            )
             return
         self._unknown[address] += not is_known
         socket = _Socket(self._endpoints, websocket, on_known=None if is_known else partial(self._release, address))
@@ -242,7 +250,9 @@ class ChatSockets:
         finally:
             socket.recognise()
 
-    async def _refuse(self, websocket: WebSocket, status: int) -> None:
+    async def _refuse(self, websocket: WebSocket, status: int, reason: str) -> None:
+        if reason:
+            _logger.warning("a WebSocket was refused (%d): %s", status, reason)
         self._endpoints.observer.request_refused(status)
         await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
 
@@ -250,19 +260,6 @@ class ChatSockets:
         self._unknown[address] -= 1
         if not self._unknown[address]:
             del self._unknown[address]
-
-
-def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
-    """Tell whether a page of this origin may connect: one of the same host, or an allowed one. ``*`` allows all.
-
-    Browsers let every page open a socket to every host, with the host's cookies. A client without an origin is no
-    browser.
-    """
-    if origin is None or origin in allowed or "*" in allowed:
-        return True
-    scheme, _, place = origin.lower().partition("://")
-    usual = ":443" if scheme == "https" else ":80"
-    return place != "" and place.removesuffix(usual) == host.lower().removesuffix(usual)
 
 
 def _as_request(scope: MutableMapping[str, Any], method: str, headers: Mapping[str, str]) -> Request:
@@ -342,9 +339,9 @@ class _Socket:
             self.disconnect(None)
             raise WebSocketDisconnect(1006) from None
 
-    def as_request(self, asked: ClientFrame) -> Request:
+    def as_request(self, frame: ClientFrame) -> Request:
         """Return a frame as the HTTP request that it stands for: access rules see no difference."""
-        return _as_request(self._websocket.scope, "POST" if asked.type == "send" else "GET", asked.headers)
+        return _as_request(self._websocket.scope, "POST" if frame.type == "send" else "GET", frame.headers)
 
     @property
     def is_known(self) -> bool:
@@ -384,38 +381,38 @@ class _Socket:
             raise UnreadableFrame(_UNKNOWN.reason)
         limits = self.endpoints.settings.limits
         if len(text) <= IN_LOOP:
-            asked = ClientFrame.parse(text, limits)
+            frame = ClientFrame.parse(text, limits)
         else:
-            asked = await asyncio.to_thread(ClientFrame.parse, text, limits)
-        known = self._answers.get(asked.request_id)
-        if asked.type == "abort":
-            if known is not None:
-                known.leave("client")
+            frame = await asyncio.to_thread(ClientFrame.parse, text, limits)
+        current = self._answers.get(frame.request_id)
+        if frame.type == "abort":
+            if current is not None:
+                current.leave("client")
             return
-        if known is not None:
+        if current is not None:
             raise UnreadableFrame("The requestId is in use.")
         maximum = self.endpoints.settings.websocket_requests
         if len(self._answers) >= 2 * maximum:
             raise UnreadableFrame("The client sends too many requests without waiting for answers.")
-        answer = self._answers[asked.request_id] = _Answer(self, asked, crowded=len(self._answers) >= maximum)
-        answer.task.add_done_callback(lambda _: self._answers.pop(asked.request_id))
+        answer = self._answers[frame.request_id] = _Answer(self, frame, crowded=len(self._answers) >= maximum)
+        answer.task.add_done_callback(lambda _: self._answers.pop(frame.request_id))
 
 
 class _Answer:
     """The answer to one request: finds or starts its run, and passes its frames on."""
 
-    def __init__(self, socket: _Socket, asked: ClientFrame, *, crowded: bool) -> None:
+    def __init__(self, socket: _Socket, frame: ClientFrame, *, crowded: bool) -> None:
         loop = asyncio.get_running_loop()
         self._socket = socket
         self._endpoints = socket.endpoints
-        self._asked = asked
+        self._client_frame = frame
         self._crowded = crowded
-        self._frames = ServerFrame(asked.request_id)
+        self._frames = ServerFrame(frame.request_id)
         self._received = loop.time()
         self._beginning = True
         self._left: str | None = None
         self._cut: Wake | None = None
-        self.task = loop.create_task(self._answer(), name=f"usechat socket request {asked.request_id}")
+        self.task = loop.create_task(self._answer(), name=f"usechat socket request {frame.request_id}")
 
     def leave(self, reason: str) -> None:
         """Stop answering. If the run is just being started, this waits until it has started."""
@@ -443,19 +440,23 @@ class _Answer:
             if self._crowded:
                 maximum = self._endpoints.settings.websocket_requests
                 raise TooManyRequests(f"More than {maximum} requests at once on one connection.")
-            request = self._socket.as_request(self._asked)
-            if self._asked.type == "resume":
+            request = self._socket.as_request(self._client_frame)
+            if self._client_frame.type == "resume":
                 recognise = self._socket.recognise
-                return await self._endpoints.find(request, self._asked.chat_id, _SDK, on_identified=recognise)
+                return await self._endpoints.find(request, self._client_frame.chat_id, _SDK, on_identified=recognise)
             # Before the content is looked at: an unknown client does not learn what is wrong with it.
-            chat_id = self._asked.content.get("id")
+            chat_id = self._client_frame.content.get("id")
             identity = await self._endpoints.identify(request, chat_id if isinstance(chat_id, str) else "")
             self._socket.recognise()
             limits = self._endpoints.settings.limits
-            read = partial(self._asked.request, limits, is_history_stored=self._endpoints.is_history_stored)
-            asked = read() if self._asked.size <= IN_LOOP else await asyncio.to_thread(read)
+            read = partial(self._client_frame.request, limits, is_history_stored=self._endpoints.is_history_stored)
+            chat_request = read() if self._client_frame.size <= IN_LOOP else await asyncio.to_thread(read)
             return await self._endpoints.begin(
-                request, asked, _SDK, identity=identity if asked.chat_id else None, has_left=self._has_left
+                request,
+                chat_request,
+                _SDK,
+                identity=identity if chat_request.chat_id else None,
+                has_left=self._has_left,
             )
         except InvalidRequest:
             if self._socket.is_known:
@@ -489,6 +490,8 @@ class _Answer:
             self.task.uncancel()
             reason = _reason(self._cut)
         finally:
+            if reason == "slow":
+                reading.give_up()
             reading.close()
             observer.stream_closed(reason)
         if reason == "slow":

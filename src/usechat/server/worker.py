@@ -1,7 +1,7 @@
 """An agent process: takes turns out of a queue and answers them; web processes stream the answers.
 
-**The idea.** :class:`AgentWorker` is the other half of a ``ChatApp`` whose turns are queued. It has a run manager of
-its own and no readers: runs are driven as in a web server, and their frames go to the run store. One loop takes as many
+**The idea.** :class:`AgentWorker` is the other half of a ``ChatApp`` whose turns are queued. It has its own run
+manager and no readers: runs are driven as in a web server, and their frames go to the run store. One loop takes as many
 turns as there is room for; another shows every third of a lease time that this process lives, and looks for turns of
 processes that died (:mod:`usechat.runs.redis.turns`).
 
@@ -14,20 +14,22 @@ Entries whose end could not be recorded are removed later.
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, StoreUnreachable
-from usechat.runs.manager import RunManager
+from usechat.runs.manager import RunCallbacks, RunManager
 from usechat.runs.quotas import QuotaLimiter, release_run
-from usechat.runs.run import RunInfo, describe_with
+from usechat.runs.run import PreparedRun, RunInfo
+from usechat.runs.settings import RELOADS, Settings
+from usechat.server.hooks import FinishFunction, Hooks, title_function
 from usechat.server.observers.logs import LoggingObserver
-from usechat.server.observers.observer import Observer, Observers
+from usechat.server.observers.observer import Observer, Observers, report_start
 from usechat.server.requests import RequestHeaders
-from usechat.server.settings import Settings, linger
-from usechat.server.turns import FinishFunction, Hooks, RecordedRun, StoredTurns, report_lost, title_function
+from usechat.server.turns import RecordedRun, StoredTurns, report_lost
 from usechat.sources import FactorySource, Source, as_source, is_restartable
 from usechat.threads import AgentThreads
 from usechat.turn import TurnContext
@@ -48,7 +50,7 @@ class AgentWorker:
     """Answers the turns of a queue, ``concurrency`` at once.
 
     Args:
-        answer: what a ``ChatApp`` takes.
+        agent: the agent, or its factory, as for a ``ChatApp``.
         turns: the queue; its web processes and agent processes share a Redis.
         version: names the code. A turn whose process died is restarted only by a process of the same version, and only
             if the agent is :func:`~usechat.server.restartable`.
@@ -72,7 +74,7 @@ class AgentWorker:
 
     def __init__(
         self,
-        answer: Any,
+        agent: Any,
         turns: "RedisTurns",
         *,
         version: str,
@@ -84,8 +86,8 @@ class AgentWorker:
         observer: Observer | None = None,
     ) -> None:
         settings, observer = settings or Settings(), Observers(observer or LoggingObserver())
-        self._answer = answer
-        self._source = as_source(answer)
+        self._agent = agent
+        self._source = as_source(agent)
         self._turns = turns
         self._version = version
         self._concurrency = concurrency
@@ -95,26 +97,24 @@ class AgentWorker:
         turns.runs.write_often()
         self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
         self._hooks = Hooks(on_finish=on_finish, titles=title_function(titles))
-        self._taken: dict[str, TakenTurn] = {}
+        self._taken_turns: dict[str, TakenTurn] = {}
         self._ended: set[str] = set()
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._stopping = asyncio.Event()
         self._manager = RunManager(
             turns.runs,
-            timeouts=settings.timeouts,
-            unread_timeout=linger(settings.disconnect, kept=True),
-            conflict="reject",
-            describe=describe_with(settings.on_error),
-            keep_log=False,  # readers are in other processes and read the store
-            maximum_run_bytes=settings.maximum_run_bytes,
-            coalesce=settings.coalesce_ms / 1000,
-            event_names=settings.event_names,
-            on_start=observer.run_started,
-            on_end=observer.run_ended,
-            on_loss=observer.run_lost,
-            on_done=self._done,
-            on_lost_answer=self._report_lost,
+            # Readers are in other processes and read the store: they can resume although the log is not kept here.
+            msgspec.structs.replace(settings, disconnect=settings.disconnect or RELOADS),
+            keep_log=False,
+            callbacks=RunCallbacks(
+                on_start=partial(report_start, observer),
+                on_failure=observer.run_failed,
+                on_end=observer.run_ended,
+                on_loss=observer.run_lost,
+                on_done=self._done,
+                on_lost_answer=self._report_lost,
+            ),
         )
         self._stored = None
         if chats is not None:
@@ -123,7 +123,7 @@ class AgentWorker:
     @property
     def running(self) -> int:
         """How many turns are being answered."""
-        return len(self._taken)
+        return len(self._taken_turns)
 
     def stop(self) -> None:
         """Take no more turns; ``work`` returns when the running ones have ended, at the latest after ``drain``.
@@ -143,7 +143,7 @@ class AgentWorker:
         if self._stored is not None:
             await self._stored.open()
         source = await self._source.open() if isinstance(self._source, FactorySource) else self._source
-        restartable = is_restartable(self._answer) or is_restartable(self._source)
+        restartable = is_restartable(self._agent) or is_restartable(self._source)
         keeping = asyncio.create_task(self._keep_and_sweep(source, restartable), name="usechat worker")
         try:
             await self._take_turns(source, restartable)
@@ -163,49 +163,45 @@ class AgentWorker:
                 continue
             try:
                 options: dict[str, Any] = {"count": free, "restartable": restartable, "block": self._block}
-                async for taken in self._turns.take(self._version, **options):
-                    self._begin(taken, source)
+                async for taken_turn in self._turns.take(self._version, **options):
+                    self._begin(taken_turn, source)
             except StoreUnreachable:
                 await _pause()
             except Exception:
                 _logger.exception("a turn could not be taken from the queue; trying again")
                 await _pause()
 
-    def _begin(self, taken: "TakenTurn", source: Source) -> None:
-        turn = taken.turn
-        self._taken[taken.info.run_id] = taken
-        sent = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
+    def _begin(self, taken_turn: "TakenTurn", source: Source) -> None:
+        turn = taken_turn.turn
+        self._taken_turns[taken_turn.info.run_id] = taken_turn
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
         context = TurnContext(
             turn.request,
             identity=turn.identity,
-            headers=RequestHeaders({"headers": sent}),
+            headers=RequestHeaders({"headers": headers}),
             path_params=turn.path_params,
             query=turn.query,
             observer=self._observer,
             threads=self._threads,
         )
-        run = self._recorded(taken, context, source)
+        run = self._recorded(taken_turn, context, source)
         self._manager.adopt(
-            taken.info,
+            PreparedRun(taken_turn.info, context, turn.request.continues, run.recorder, taken_ids=run.taken_ids),
             run.source,
-            context,
-            continues=turn.request.continues,
             chat_secret=turn.secret,
-            recorder=run.recorder,
-            taken_ids=run.taken_ids,
-            stop=taken.stop,
+            stop=taken_turn.stop,
         )
 
-    def _recorded(self, taken: "TakenTurn", context: TurnContext, source: Source) -> RecordedRun:
+    def _recorded(self, taken_turn: "TakenTurn", context: TurnContext, source: Source) -> RecordedRun:
         """Return how a turn is answered and recorded."""
-        turn, info = taken.turn, taken.info
+        turn, info = taken_turn.turn, taken_turn.info
         if turn.recording is None:
             return RecordedRun(source, self._hooks.recorder(info, context.turn, turn.request.continues))
         if self._stored is None:
             return RecordedRun(_CannotRecord(InvalidSetting(_NO_STORE)))
         try:
-            return self._stored.recorded(turn.recording, info, context, source, instead_of=taken.instead_of)
-        except msgspec.ValidationError as error:  # of a web process of another release: the page must not wait for ever
+            return self._stored.recorded(turn.recording, info, context, source, instead_of=taken_turn.instead_of)
+        except msgspec.ValidationError as error:  # queued by another release: without an error the page would only wait
             return RecordedRun(_CannotRecord(error))
 
     async def _report_lost(self, info: RunInfo) -> None:
@@ -213,12 +209,12 @@ class AgentWorker:
         await report_lost(info, self._manager, self._hooks, self._stored)
 
     async def _done(self, info: RunInfo, size: int) -> None:
-        taken = self._taken.pop(info.run_id)
+        taken_turn = self._taken_turns.pop(info.run_id)
         self._has_room.set()
-        self._ended.add(taken.entry)
+        self._ended.add(taken_turn.entry)
         await self._remove_ended()
-        quotas = QuotaLimiter(taken.turn.quotas, self._turns.runs)
-        await quotas.release(info.subject, taken.turn.info.run_id, size)
+        quotas = QuotaLimiter(taken_turn.turn.quotas, self._turns.runs)
+        await quotas.release(info.subject, taken_turn.turn.info.run_id, size)
 
     async def _remove_ended(self) -> None:
         ended = tuple(self._ended)
@@ -231,18 +227,18 @@ class AgentWorker:
             await asyncio.sleep(self._turns.runs.lease / 3)
             try:
                 await self._remove_ended()
-                mine = [taken.entry for taken in self._taken.values()]
+                mine = [taken_turn.entry for taken_turn in self._taken_turns.values()]
                 await self._turns.keep(self._version, mine)
                 count = 0 if self._stopping.is_set() else self._concurrency - self.running
                 options: dict[str, Any] = {"mine": mine, "count": count, "restartable": restartable}
-                async for taken in self._turns.take_over_dead(self._version, **options):
+                async for taken_turn in self._turns.take_over_dead(self._version, **options):
                     _logger.warning(
                         "run %s: its agent process died, so it is started here%s",
-                        taken.info.run_id,
-                        f" again, in the place of run {taken.info.origin}" if taken.info.origin else "",
-                        extra={"chat_id": taken.info.chat_id, "run_id": taken.info.run_id},
+                        taken_turn.info.run_id,
+                        f" again, in the place of run {taken_turn.info.origin}" if taken_turn.info.origin else "",
+                        extra={"chat_id": taken_turn.info.chat_id, "run_id": taken_turn.info.run_id},
                     )
-                    self._begin(taken, source)
+                    self._begin(taken_turn, source)
             except StoreUnreachable:
                 await _pause()  # the store logs it
             except Exception:

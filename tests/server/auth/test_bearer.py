@@ -76,8 +76,8 @@ async def test_a_token_stands_in_the_frame_or_in_the_handshake(
 
 async def test_a_foreign_chat_looks_over_a_websocket_as_if_it_were_not_there(server: Server) -> None:
     await server.tell("send", ALICE)
-    sent, resumed = await server.tell("send", BOB), await server.tell("resume", BOB)
-    assert sent == [{"type": "error", "requestId": "r1", "errorText": "No such chat."}]
+    send_frames, resumed = await server.tell("send", BOB), await server.tell("resume", BOB)
+    assert send_frames == [{"type": "error", "requestId": "r1", "errorText": "No such chat."}]
     assert resumed == [{"type": "no-active", "requestId": "r1"}]
     assert len(server.turns) == 1
 
@@ -85,12 +85,12 @@ async def test_a_foreign_chat_looks_over_a_websocket_as_if_it_were_not_there(ser
 @pytest.mark.parametrize("route", ROUTES)
 async def test_refusals_do_not_disturb_a_run_that_goes_on(server: Server, route: str) -> None:
     server.release.clear()
-    sent = asyncio.create_task(server.ask("send", ALICE))
+    task = asyncio.create_task(server.ask("send", ALICE))
     await server.readers(1)
     assert (await server.ask(route, FLAWED["wrong key"][0])).status_code == 401
     assert (await server.ask("state", ALICE)).json()["state"] == "running"
     server.release.set()
-    assert "you." in (await sent).text
+    assert "you." in (await task).text
     assert len(server.turns) == 1
 
 
@@ -112,23 +112,23 @@ async def test_a_foreign_chat_looks_as_if_it_were_not_there(
 ) -> None:
     if is_running:
         server.release.clear()
-    sent = asyncio.create_task(server.ask("send", ALICE))
-    await (server.readers(1) if is_running else sent)
+    task = asyncio.create_task(server.ask("send", ALICE))
+    await (server.readers(1) if is_running else task)
     foreign = await server.ask(route, BOB)
     assert (foreign.status_code, foreign.text) == (status, "" if status == 204 else "No such chat.")
     assert [turn.identity and turn.identity.subject for turn in server.turns] == ["alice"]
     server.release.set()
-    assert "you." in (await sent).text
+    assert "you." in (await task).text
 
 
 async def test_the_owner_resumes_and_stops_with_another_token_of_the_same_subject(server: Server) -> None:
     server.release.clear()
-    sent = asyncio.create_task(server.ask("send", ALICE))
+    task = asyncio.create_task(server.ask("send", ALICE))
     await server.readers(1)
     resumed = asyncio.create_task(server.ask("resume", with_token(sign(EC))))
     await server.readers(1)
     assert (await server.ask("stop", with_token(sign(EC)))).status_code == 204
-    assert ["Hello, " in (await stream).text for stream in (sent, resumed)] == [True, True]
+    assert ["Hello, " in (await stream).text for stream in (task, resumed)] == [True, True]
     assert (await server.ask("state", ALICE)).json()["state"] == "stopped"
 
 

@@ -52,8 +52,8 @@ def test_other_tokens_are_left_to_other_rules(tmp_path: Path, token: str) -> Non
 def test_every_line_counts_and_a_name_may_have_many(tmp_path: Path) -> None:
     lines = ["# people", line_of("ada", "one"), "", line_of("a team: blue", "two"), "  ", line_of("ada", "three")]
     tokens = ApiTokens(file_of(tmp_path, *lines))
-    found = [tokens.identify(token) for token in ("one", "two", "three")]
-    assert [identity and identity.subject for identity in found] == ["ada", "a team: blue", "ada"]
+    identities = [tokens.identify(token) for token in ("one", "two", "three")]
+    assert [identity and identity.subject for identity in identities] == ["ada", "a team: blue", "ada"]
 
 
 def test_an_empty_file_knows_nobody(tmp_path: Path) -> None:

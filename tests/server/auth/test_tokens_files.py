@@ -31,11 +31,11 @@ def test_a_change_is_seen_at_once_even_of_equal_length(tmp_path: Path) -> None:
     path = tmp_path / "number"
     path.write_text("1")
     file = WatchedFile(path, int)
-    seen = []
+    contents = []
     for number in range(2, 9):
         path.write_text(str(number))
-        seen.append(file.read())
-    assert seen == [2, 3, 4, 5, 6, 7, 8]
+        contents.append(file.read())
+    assert contents == [2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_change_of_a_file_at_rest_is_seen(tmp_path: Path) -> None:

@@ -83,12 +83,12 @@ def test_a_line_holds_the_whole_trace() -> None:
 
 @needs_agents_here("a worker reports the end of a run to its observer after the store, so the page may see it first")
 async def test_a_turn_is_logged_with_its_ids_and_reference_but_never_with_what_was_said() -> None:
-    async def answer(turn: Turn) -> Any:
+    async def agent(turn: Turn) -> Any:
         yield turn.text.upper()
         raise ValueError("broken")
 
     with logged(level=logging.DEBUG) as lines:
-        body = (await ask(ChatApp(answer), "POST", "/api/chat", text="rose")).text
+        body = (await ask(ChatApp(agent), "POST", "/api/chat", text="rose")).text
     assert "ROSE" in body
     assert [line for line in lines if "rose" in line.lower()] == []
     failure, ending = [line for text in lines if (line := json.loads(text))["logger"] == "usechat.server"]

@@ -15,7 +15,7 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp, Settings
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.metrics import INSTRUMENTS, Instrument, MetricsObserver
-from usechat.server.observers.observer import Observer, Observers, Unobserved
+from usechat.server.observers.observer import Observer, Observers
 from usechat.turn import AgentInfo, Turn
 
 REQUIRED = [
@@ -160,7 +160,7 @@ def test_all_who_listen_are_told_everything() -> None:
         observer.agent_ended(AgentInfo("langgraph"), Finish(usage={"inputTokens": 1}), None)
 
     recorders = [Recorder(), Recorder()]
-    observers = Observers(LoggingObserver(), *[MetricsObserver(recorder) for recorder in recorders], Unobserved())
+    observers = Observers(LoggingObserver(), *[MetricsObserver(recorder) for recorder in recorders], Observer())
     for recorder in recorders:
         recorder.records.clear()
     happen(observers)
@@ -196,24 +196,24 @@ def test_the_documentation_has_every_metric(instrument: Instrument) -> None:
 
 
 async def test_the_time_to_the_first_frame_ignores_comments() -> None:
-    sent: list[int] = []
+    counts: list[int] = []
     silent: list[float] = []
 
-    class Sent(Unobserved):
+    class Sent(Observer):
         def bytes_sent(self, count: int) -> None:
-            sent.append(count)
+            counts.append(count)
 
-    async def answer(turn: Turn) -> str:
+    async def agent(turn: Turn) -> str:
         assert turn.text == "Hello"
         began = asyncio.get_running_loop().time()
-        while len(sent) < 4:  # noqa: ASYNC110 (comments)
+        while len(counts) < 4:  # noqa: ASYNC110 (comments)
             await asyncio.sleep(0.01)
         silent.append(asyncio.get_running_loop().time() - began)
         return "Hi"
 
     recorder = Recorder()
     observer = Observers(MetricsObserver(recorder), Sent())
-    app = ChatApp(answer, settings=Settings(keep_alive=0.02), observer=observer, metrics=False)
+    app = ChatApp(agent, settings=Settings(keep_alive=0.02), observer=observer, metrics=False)
     body = (await ask(app, "POST", "/api/chat", text="Hello")).content
     assert body.count(b"\n: ") + body.startswith(b": ") > 2, "there were comments before the first frame"
     [seconds] = [amount for name, _, amount in recorder.records if name == "adapter.latency.ttfb"]
@@ -224,14 +224,14 @@ def matches(selector: tuple[str, str], sample: str) -> bool:
     """Tell whether a line of /metrics is what a selector of a rule asks for."""
     name, _, rest = sample.partition("{")
     labels = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-    wanted = MATCHER.findall(selector[1])
-    assert bool(wanted) == bool(selector[1]), "a matcher that this test cannot read"
+    matchers = MATCHER.findall(selector[1])
+    assert bool(matchers) == bool(selector[1]), "a matcher that this test cannot read"
     return name == selector[0] and all(
         label in labels
         and {"=": labels[label] == value, "!=": labels[label] != value, "=~": bool(re.fullmatch(value, labels[label]))}[
             operator
         ]
-        for label, operator, value in wanted
+        for label, operator, value in matchers
     )
 
 

@@ -13,29 +13,29 @@ from tests.server.metrics_page import ask, parse_samples, read_samples
 from usechat.errors import Unauthenticated
 from usechat.runs.run import RunInfo
 from usechat.server import ChatApp, chat_response
-from usechat.server.observers.observer import Observer, Unobserved
+from usechat.server.observers.observer import Observer
 from usechat.server.observers.prometheus import PrometheusObserver
 from usechat.server.requests import Action
 from usechat.turn import Identity, Turn, current_context
 
 
-class Ear(Unobserved):
+class Ear(Observer):
     """Writes down what it hears."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.events: list[str] = []
 
     def request_refused(self, status: int) -> None:
-        self.heard.append(f"refused {status}")
+        self.events.append(f"refused {status}")
 
     def run_started(self, info: RunInfo) -> None:
-        self.heard.append(f"started {info.state}")
+        self.events.append(f"started {info.state}")
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        self.heard.append(f"{info.state} {seconds < 60}")
+        self.events.append(f"{info.state} {seconds < 60}")
 
     def stream_closed(self, reason: str) -> None:
-        self.heard.append(f"stream {reason}")
+        self.events.append(f"stream {reason}")
 
 
 async def echo(turn: Turn) -> AsyncIterator[str]:
@@ -63,13 +63,13 @@ def bare(observer: Observer, **options: object) -> Starlette:
 async def test_a_bare_route_is_observed() -> None:
     ear = Ear()
     assert (await ask(bare(ear), "POST", "/api/chat", text="Hi")).status_code == 200
-    assert sorted(ear.heard) == ["finished True", "started running", "stream ended"]
+    assert sorted(ear.events) == ["finished True", "started running", "stream ended"]
 
 
 async def test_a_refusal_of_a_bare_route_is_observed() -> None:
     ear = Ear()
     assert (await ask(bare(ear, authorize=nobody), "POST", "/api/chat", text="Hi")).status_code == 401
-    assert ear.heard == ["refused 401"]
+    assert ear.events == ["refused 401"]
 
 
 async def test_a_bare_route_is_counted_for_prometheus() -> None:

@@ -19,6 +19,7 @@ from usechat.errors import MissingDependency
 from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp
 from usechat.server.observers.metrics import INSTRUMENTS
+from usechat.server.observers.observer import report_start
 from usechat.server.observers.opentelemetry import OpenTelemetryObserver
 from usechat.turn import AgentInfo, Turn
 
@@ -45,13 +46,17 @@ class Collected:
 
     def points(self) -> dict[str, list[tuple[dict[str, str], float]]]:
         """Return the points that are not zero: a sum's value, a histogram's count."""
-        found = {
+        points_by_name = {
             name: [
                 (dict(point.attributes), getattr(point, "count", 0) or getattr(point, "value", 0)) for point in points
             ]
             for name, points in ((name, metric.data.data_points) for name, metric in self.metrics().items())
         }
-        return {name: kept for name, points in found.items() if (kept := [point for point in points if point[1]])}
+        return {
+            name: nonzero
+            for name, points in points_by_name.items()
+            if (nonzero := [point for point in points if point[1]])
+        }
 
     def begin_run(self) -> None:
         """Tell that a run begins, in a context of its own, as the manager does."""
@@ -64,8 +69,8 @@ class Collected:
         return [(span.name, dict(span.attributes or {}), span.status.status_code.name) for span in self.finished()]
 
 
-def run(state: RunState = RunState.RUNNING) -> RunInfo:
-    return RunInfo("r1", "c1", "m1", "7", subject="someone", state=state)
+def run(state: RunState = RunState.RUNNING, run_id: str = "r1") -> RunInfo:
+    return RunInfo(run_id, "c1", "m1", "7", subject="someone", state=state)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +122,43 @@ def test_the_span_of_a_run_is_below_that_of_the_request() -> None:
     assert span.parent == request.get_span_context()
 
 
+def test_without_a_span_of_the_request_its_trace_is_continued() -> None:
+    collected = Collected()
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    contextvars.copy_context().run(report_start, collected.observer, run(), headers)
+    with collected.tracer_provider.get_tracer("web").start_as_current_span("POST /api/chat") as request:
+        contextvars.copy_context().run(report_start, collected.observer, run(run_id="r2"), headers)
+    for run_id in ("r1", "r2"):
+        collected.observer.run_ended(run(RunState.FINISHED, run_id), 1)
+    [_, first, second] = collected.finished()
+    assert first.parent is not None
+    assert (first.parent.trace_id, first.parent.span_id) == (0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331)
+    assert second.parent == request.get_span_context(), "an instrumentation of the server comes first"
+
+
+@needs_agents_here("the reference is in the span of the agent process")
+async def test_the_span_of_a_run_that_failed_has_the_exception_and_the_reference_that_the_page_shows() -> None:
+    collected = Collected()
+
+    async def agent(_turn: Turn) -> str:
+        raise LookupError("no such city")
+
+    page = await ask(ChatApp(agent, observer=collected.observer), "POST", "/api/chat", text="hi")
+    [span] = collected.finished()
+    attributes = dict(span.attributes or {})
+    assert f"Reference: {attributes['adapter.run.reference']}" in page.text
+    [event] = span.events
+    assert event.attributes is not None
+    assert (event.name, event.attributes["exception.message"]) == ("exception", "no such city")
+
+
 @needs_agents_here("the span of a run begins a trace in the worker")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_the_spans_of_an_agent_are_below_that_of_its_run(kind: str) -> None:
     collected = Collected()
     tracer = collected.tracer_provider.get_tracer("agent")
 
-    async def answer(_turn: Turn) -> AsyncIterator[str]:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
         with tracer.start_as_current_span("agent"):
             yield "Hi"
 
@@ -131,7 +166,7 @@ async def test_the_spans_of_an_agent_are_below_that_of_its_run(kind: str) -> Non
         with tracer.start_as_current_span("agent"):
             return "Hi"
 
-    app = ChatApp(answer if kind == "async" else answer_in_a_thread, observer=collected.observer)
+    app = ChatApp(agent if kind == "async" else answer_in_a_thread, observer=collected.observer)
     with collected.tracer_provider.get_tracer("web").start_as_current_span("POST /api/chat") as request:
         await ask(app, "POST", "/api/chat", text="Hello")
         assert trace.get_current_span() is request, "the run's span is current in the run alone"
@@ -161,14 +196,14 @@ def test_instruments_have_their_names_units_and_buckets() -> None:
 
 
 async def test_an_app_tells_it_everything() -> None:
-    async def answer(turn: Turn) -> str:
+    async def agent(turn: Turn) -> str:
         if turn.text == "fail":
             raise ValueError("broken")
         return "Hi"
 
     collected = Collected()
-    app = ChatApp(answer, observer=collected.observer)
-    sent = [await ask(app, "POST", "/api/chat", text=text) for text in ("Hello", "fail")]
+    app = ChatApp(agent, observer=collected.observer)
+    responses = [await ask(app, "POST", "/api/chat", text=text) for text in ("Hello", "fail")]
     await ask(app, "GET", "/api/chat/unknown")
     assert [(attributes["adapter.run.state"], status) for _, attributes, status in collected.spans()] == [
         ("finished", "UNSET"),
@@ -183,7 +218,7 @@ async def test_an_app_tells_it_everything() -> None:
         "adapter.latency.ttfb": [({}, 2)],
         "adapter.latency.turn_duration": [({}, 2)],
         "adapter.stream.count": [({}, 2)],
-        "adapter.stream.bytes": [({}, sum(len(response.content) for response in sent))],
+        "adapter.stream.bytes": [({}, sum(len(response.content) for response in responses))],
     }
 
 

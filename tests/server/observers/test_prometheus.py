@@ -30,13 +30,13 @@ WORKER = """
 import asyncio, socket, sys, uvicorn
 from usechat.server import ChatApp, Settings
 
-async def answer(turn):
+async def agent(turn):
     yield "Hel"
     if turn.text == "wait":
         await asyncio.sleep(3600)
     yield "lo"
 
-app = ChatApp(answer, settings=Settings(plain_asgi=sys.argv[2] == "True"))
+app = ChatApp(agent, settings=Settings(plain_asgi=sys.argv[2] == "True"))
 server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
 server.run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 """
@@ -51,10 +51,10 @@ async def say_hi(turn: Turn) -> str:
 async def test_what_an_app_does_is_on_its_page() -> None:
     app = ChatApp(say_hi)
     before = await read_samples(app)
-    answered = await ask(app, "POST", "/api/chat", text="Hello")
+    chat_response = await ask(app, "POST", "/api/chat", text="Hello")
     failed = await ask(app, "POST", "/api/chat", text="fail")
     refused = await ask(app, "GET", "/api/chat/unknown")
-    assert [response.status_code for response in (answered, failed, refused)] == [200, 200, 404]
+    assert [response.status_code for response in (chat_response, failed, refused)] == [200, 200, 404]
     after = await read_samples(app)
     changes = {name: value - before.get(name, 0) for name, value in after.items() if name.startswith("adapter_")}
     assert {name: change for name, change in changes.items() if change and "_bucket{" not in name} == {
@@ -66,7 +66,7 @@ async def test_what_an_app_does_is_on_its_page() -> None:
         "adapter_latency_turn_duration_seconds_count": 2,
         "adapter_latency_turn_duration_seconds_sum": pytest.approx(0, abs=60),
         "adapter_stream_count_total": 2,
-        "adapter_stream_bytes_total": len(answered.content) + len(failed.content),
+        "adapter_stream_bytes_total": len(chat_response.content) + len(failed.content),
     }
 
 
@@ -134,25 +134,25 @@ async def test_without_prometheus_client_the_page_says_how_to_get_it(monkeypatch
 def test_a_directory_is_made_for_workers_and_removed() -> None:
     assert worker_directory() is None
     with counted_together():
-        made = worker_directory()
-        assert made is not None
-        assert made.is_dir()
+        directory = worker_directory()
+        assert directory is not None
+        assert directory.is_dir()
         with counted_together():
-            assert worker_directory() == made
-        assert made.is_dir()
+            assert worker_directory() == directory
+        assert directory.is_dir()
     assert worker_directory() is None
-    assert not made.exists()
+    assert not directory.exists()
 
 
 def test_only_gauges_of_the_dead_are_dropped(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         pass
     living = os.getpid()
-    kept = [f"gauge_livesum_{living}.db", f"counter_{living}.db", f"counter_{dead.pid}.db", f"histogram_{dead.pid}.db"]
-    for name in [*kept, f"gauge_livesum_{dead.pid}.db"]:
+    names = [f"gauge_livesum_{living}.db", f"counter_{living}.db", f"counter_{dead.pid}.db", f"histogram_{dead.pid}.db"]
+    for name in [*names, f"gauge_livesum_{dead.pid}.db"]:
         (tmp_path / name).touch()
     forget_dead_workers(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 @contextmanager
@@ -174,9 +174,9 @@ def wait_for(client: httpx2.Client, address: str, expected: dict[str, float]) ->
     deadline = time.monotonic() + 60
     while True:
         samples = parse_samples(client.get(f"{address}/metrics").text)
-        seen = {name: samples.get(name) for name in expected}
-        if seen == expected or time.monotonic() > deadline:
-            assert seen == expected
+        values = {name: samples.get(name) for name in expected}
+        if values == expected or time.monotonic() > deadline:
+            assert values == expected
             return
         time.sleep(0.05)
 
@@ -186,12 +186,12 @@ def test_the_page_of_any_worker_sums_all_of_them_and_forgets_the_streams_of_the_
         stack.enter_context(counted_together())
         workers = [stack.enter_context(worker()) for _ in range(2)]
         client = stack.enter_context(httpx2.Client(timeout=60, trust_env=False))
-        sent = 0
+        size = 0
         for _, address in workers:
-            sent += len(client.post(f"{address}/api/chat", json=chat_request("Hello")).raise_for_status().content)
+            size += len(client.post(f"{address}/api/chat", json=chat_request("Hello")).raise_for_status().content)
         (_, alive), (doomed, second) = workers
         for _, address in workers:
-            wait_for(client, address, {FINISHED: 2, "adapter_stream_bytes_total": sent, "adapter_stream_open": 0})
+            wait_for(client, address, {FINISHED: 2, "adapter_stream_bytes_total": size, "adapter_stream_open": 0})
         with client.stream("POST", f"{second}/api/chat", json=chat_request("wait")) as response:
             frames = response.iter_raw()  # closes the response when it is forgotten
             next(frames)

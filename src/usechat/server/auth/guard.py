@@ -1,4 +1,4 @@
-"""Authenticate requests before they reach an app that has no rules of its own."""
+"""Authenticate requests before they reach an app that has no access rules."""
 
 from typing import Any
 

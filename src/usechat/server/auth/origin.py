@@ -1,7 +1,9 @@
 """Origin check for servers without authentication."""
 
 import ipaddress
+import logging
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -11,6 +13,8 @@ from usechat.server.requests import Action
 from usechat.turn import Identity
 
 __all__ = ["LocalPagesOnly", "is_loopback_host"]
+
+_logger: Final = logging.getLogger("usechat.server")
 
 
 class LocalPagesOnly:
@@ -38,10 +42,18 @@ class LocalPagesOnly:
         """Refuse pages of other sites with ``ForeignOrigin``."""
         host = request.headers.get("host")
         if host and (name := _host_of(f"//{host}")) not in self._hosts and not is_loopback_host(name):
-            raise ForeignOrigin(f"This server answers on this machine only, not as {host}.")
+            raise _refusal(
+                f"This server answers on this machine only, not as {host}: it has no authentication. Start it with"
+                " --auth, or allow the origin of its page with --cors."
+            )
         origin = request.headers.get("origin")
         if origin and origin not in self._origins and not is_loopback_host(_host_of(origin)):
-            raise ForeignOrigin(f"Pages of {origin} may not use this server.")
+            raise _refusal(f"Pages of {origin} may not use this server. Allow the origin with --cors.")
+
+
+def _refusal(sentence: str) -> ForeignOrigin:
+    _logger.warning("a request was refused (403): %s", sentence)
+    return ForeignOrigin(sentence)
 
 
 def _host_of(url: str) -> str:

@@ -86,8 +86,8 @@ class ApiTokens:
         """Return whose token it is; ``None`` if it is not in the file."""
         digest = _digest(token)
         name: str | None = None
-        for known, owner in self._file.read():  # to the end, so that the time it takes reveals nothing
-            if hmac.compare_digest(digest, known):
+        for line_digest, owner in self._file.read():  # to the end, so that the time it takes reveals nothing
+            if hmac.compare_digest(digest, line_digest):
                 name = owner
         return None if name is None else Identity(name, token=token)
 

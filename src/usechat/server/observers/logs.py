@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from usechat.runs.run import RunInfo
-from usechat.server.observers.observer import Unobserved
+from usechat.server.observers.observer import Observer
 
 __all__ = ["FIELDS", "JsonFormatter", "LoggingObserver"]
 
@@ -41,7 +41,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class LoggingObserver(Unobserved):
+class LoggingObserver(Observer):
     """Logs a line when a run ends, when a source cannot be reached, and for unknown events."""
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo, RunState
+from usechat.server.observers.observer import Observer
 from usechat.turn import AgentInfo
 
 __all__ = [
@@ -151,7 +152,7 @@ _PUBLISHED_TOGETHER: Final = 64 * 1024
 """Bytes are counted for every write. A local sum costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
 
 
-class MetricsObserver:
+class MetricsObserver(Observer):
     """Counts and times everything a server does; where the numbers go is decided by ``bind``.
 
     Every foreseeable series exists from the beginning, at zero: Prometheus does not see the first increase of a series
@@ -187,9 +188,6 @@ class MetricsObserver:
     def request_refused(self, status: int) -> None:
         """Count it as refused, or as failed when the fault is the server's."""
         self._count_request("refused" if status < 500 else "failed", status, 1)
-
-    def run_started(self, info: RunInfo) -> None:
-        """Do nothing: a request is counted when it is known how it ended."""
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
         """Count the request that asked for the run, and time the run."""

@@ -1,25 +1,25 @@
 """Observers: what a server reports about itself while it works, for metrics, traces and logs."""
 
 import logging
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo
 from usechat.threads import contained
-from usechat.turn import AgentInfo
+from usechat.turn import SourceObserver
 
-__all__ = ["Observer", "Observers", "Unobserved"]
+__all__ = ["Observer", "Observers", "report_start"]
 
 _logger: Final = logging.getLogger("usechat.server")
 
 
-class Observer(Protocol):
-    """Receives the events of a server. Derive your observer from :class:`Unobserved` and override what you need.
+class Observer(SourceObserver):
+    """Receives the events of a server. Derive your observer from it, and override what you need.
 
     Methods are called in the event loop, so they must return quickly. Exceptions that they raise are logged.
 
-    >>> from usechat.server import ChatApp, Unobserved
-    >>> class Refusals(Unobserved):
+    >>> from usechat.server import ChatApp, Observer
+    >>> class Refusals(Observer):
     ...     def request_refused(self, status):
     ...         print("refused with", status)
     >>> app = ChatApp(lambda turn: "Hello", observer=Refusals())
@@ -27,124 +27,48 @@ class Observer(Protocol):
 
     def request_refused(self, status: int) -> None:
         """Called when a request was answered with an HTTP error."""
-        ...
 
     def run_started(self, info: RunInfo) -> None:
         """Called when a run starts, in its context: the agent sees context variables set here, such as a span."""
-        ...
+
+    def run_requested(self, info: RunInfo, headers: Mapping[str, str]) -> None:
+        """Called before ``run_started``, in the same context, with the headers of the request."""
+
+    def run_failed(self, info: RunInfo, error: BaseException, reference: str) -> None:
+        """Called when an agent has raised ``error``, which the log has with this reference, before the run ends."""
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
         """Called once when a run has ended as ``info.state`` says, in the worker that ended it or found it lost."""
-        ...
 
     def run_lost(self, info: RunInfo) -> None:
         """Called when another worker declared a run of this worker lost, and reports its end."""
-        ...
 
     def stream_opened(self) -> None:
         """Called when a stream to a client was opened."""
-        ...
 
     def first_frame(self, seconds: float) -> None:
         """Called when the first ``data:`` frame was sent, ``seconds`` after the request arrived."""
-        ...
 
     def bytes_sent(self, count: int, /) -> None:
         """Called about once per second, and when a stream closes, with the number of bytes sent."""
-        ...
 
     def stream_closed(self, reason: str) -> None:
         """Called when a stream was closed: ``ended``, ``client`` (left), ``slow``, ``disconnected`` (by the server)."""
-        ...
 
     def threads_waiting(self, change: int, /) -> None:
         """Called when the number of answers that wait for a thread has changed by ``change``."""
-        ...
-
-    def source_unreachable(self) -> None:
-        """Called when an upstream connection could not be opened."""
-        ...
-
-    def source_connected(self) -> None:
-        """Called when an upstream connection was opened."""
-        ...
-
-    def source_disconnected(self) -> None:
-        """Called when an upstream connection was closed."""
-        ...
-
-    def event_unknown(self, kind: str) -> None:
-        """Called when a source sent an event that its adapter does not know."""
-        ...
-
-    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
-        """Called when an agent of a framework starts to answer, in the task of the turn, as ``run_started`` is."""
-        ...
-
-    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
-        """Called when an agent of a framework has ended: with its last part, or with an exception."""
-        ...
 
 
-class Unobserved:
-    """An observer that does nothing: the base of your own.
-
-    >>> class CountRuns(Unobserved):
-    ...     count = 0
-    ...     def run_started(self, info):
-    ...         self.count += 1
-    """
-
-    def request_refused(self, status: int) -> None:
-        """Do nothing."""
-
-    def run_started(self, info: RunInfo) -> None:
-        """Do nothing."""
-
-    def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """Do nothing."""
-
-    def run_lost(self, info: RunInfo) -> None:
-        """Do nothing."""
-
-    def stream_opened(self) -> None:
-        """Do nothing."""
-
-    def first_frame(self, seconds: float) -> None:
-        """Do nothing."""
-
-    def bytes_sent(self, count: int) -> None:
-        """Do nothing."""
-
-    def stream_closed(self, reason: str) -> None:
-        """Do nothing."""
-
-    def threads_waiting(self, change: int, /) -> None:
-        """Do nothing."""
-
-    def source_unreachable(self) -> None:
-        """Do nothing."""
-
-    def source_connected(self) -> None:
-        """Do nothing."""
-
-    def source_disconnected(self) -> None:
-        """Do nothing."""
-
-    def event_unknown(self, kind: str) -> None:
-        """Do nothing."""
-
-    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
-        """Do nothing."""
-
-    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
-        """Do nothing."""
+def report_start(observer: Observer, info: RunInfo, headers: Mapping[str, str]) -> None:
+    """Tell an observer of a run that starts, and of the request that it answers."""
+    observer.run_requested(info, headers)
+    observer.run_started(info)
 
 
-class Observers:
+class Observers(Observer):
     """Passes everything on to several observers. One that raises is logged, once per method, and the others continue.
 
-    >>> both = Observers(Unobserved(), Unobserved())
+    >>> both = Observers(Observer(), Observer())
     """
 
     def __init__(self, *observers: Observer) -> None:
@@ -176,62 +100,18 @@ class Observers:
             name = type(observer).__name__
             _logger.error("the observer %s raised in %s; this is logged once", name, method, exc_info=error)
 
-    def request_refused(self, status: int) -> None:
-        """Pass it on."""
-        self._tell("request_refused", status)
 
-    def run_started(self, info: RunInfo) -> None:
-        """Pass it on."""
-        self._tell("run_started", info)
+def _passing_on(method: str) -> Callable[..., None]:
+    def pass_on(self: Observers, *event: Any) -> None:
+        self._tell(method, *event)
 
-    def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """Pass it on."""
-        self._tell("run_ended", info, seconds)
+    return pass_on
 
-    def run_lost(self, info: RunInfo) -> None:
-        """Pass it on."""
-        self._tell("run_lost", info)
 
-    def stream_opened(self) -> None:
-        """Pass it on."""
-        self._tell("stream_opened")
-
-    def first_frame(self, seconds: float) -> None:
-        """Pass it on."""
-        self._tell("first_frame", seconds)
-
-    def stream_closed(self, reason: str) -> None:
-        """Pass it on."""
-        self._tell("stream_closed", reason)
-
-    def threads_waiting(self, change: int, /) -> None:
-        """Pass it on."""
-        self._tell("threads_waiting", change)
-
-    def source_unreachable(self) -> None:
-        """Pass it on."""
-        self._tell("source_unreachable")
-
-    def source_connected(self) -> None:
-        """Pass it on."""
-        self._tell("source_connected")
-
-    def source_disconnected(self) -> None:
-        """Pass it on."""
-        self._tell("source_disconnected")
-
-    def event_unknown(self, kind: str) -> None:
-        """Pass it on."""
-        self._tell("event_unknown", kind)
-
-    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
-        """Pass it on."""
-        self._tell("agent_invoked", agent, chat_id)
-
-    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
-        """Pass it on."""
-        self._tell("agent_ended", agent, ending, error)
+for _name in dir(Observer):
+    if not _name.startswith("_") and _name not in vars(Observers):
+        setattr(Observers, _name, _passing_on(_name))
 
 
 def _counts_bytes(observer: Observer) -> bool:
-    return getattr(type(observer), "bytes_sent", None) is not Unobserved.bytes_sent
+    return getattr(type(observer), "bytes_sent", None) is not Observer.bytes_sent

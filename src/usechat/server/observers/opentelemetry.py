@@ -1,6 +1,6 @@
 """Metrics and spans for OpenTelemetry; the SDK that the application sets up decides where they go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
@@ -8,11 +8,11 @@ from usechat.errors import MissingDependency
 from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo, RunState
 from usechat.server.observers.metrics import Instrument, MetricsObserver
-from usechat.server.observers.observer import Observers, Unobserved
+from usechat.server.observers.observer import Observer, Observers
 from usechat.turn import AgentInfo
 
 try:
-    from opentelemetry import context, metrics, trace
+    from opentelemetry import context, metrics, propagate, trace
 except ImportError as error:
     raise MissingDependency("opentelemetry-api", "otel") from error
 
@@ -42,12 +42,23 @@ class OpenTelemetryObserver(Observers):
         super().__init__(MetricsObserver(_OpenTelemetryBinding(meter)), _RunSpans(tracer), _AgentSpans(tracer))
 
 
-class _RunSpans(Unobserved):
+class _RunSpans(Observer):
     """One span per run, below the span of the request that asked for it; the spans of the agent are below this one."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
         self._spans: dict[str, trace.Span] = {}
+
+    def run_requested(self, info: RunInfo, headers: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Continue the trace of the request, unless an instrumentation of the server does."""
+        if not trace.get_current_span().get_span_context().is_valid:
+            context.attach(propagate.extract(headers))
+
+    def run_failed(self, info: RunInfo, error: BaseException, reference: str) -> None:
+        """Note in the span what the log has, and by which reference."""
+        if (span := self._spans.get(info.run_id)) is not None:
+            span.set_attribute("adapter.run.reference", reference)
+            span.record_exception(error)
 
     def run_started(self, info: RunInfo) -> None:
         """Start the span, and make it the current one of the run's context."""
@@ -76,7 +87,7 @@ class _RunSpans(Unobserved):
 _invocation: Final[ContextVar[tuple[trace.Span, Token[Any]]]] = ContextVar("usechat.invocation")
 
 
-class _AgentSpans(Unobserved):
+class _AgentSpans(Observer):
     """One span per turn of a framework's agent, named as in OpenTelemetry's conventions for generative AI.
 
     It is current in the task of the turn, so the framework's own spans are below it.

@@ -38,13 +38,13 @@ class PrometheusObserver(MetricsObserver):
     async def page_with(self, queue: TurnQueue, request: Request) -> Response:
         """Answer ``/metrics`` with what the queue of turns says, too; without that if the queue does not answer."""
         try:
-            found = _queue_metrics(await queue.statistics())
+            metrics = _queue_metrics(await queue.statistics())
         except StoreUnreachable:
-            found = []
-        return await self._page(request, found)
+            metrics = []
+        return await self._page(request, metrics)
 
     def serve(self, host: str, port: int) -> None:
-        """Serve the registry at a port of its own, from a thread; raise ``OSError`` if the port cannot be used."""
+        """Serve the registry at a separate port, from a thread; raise ``OSError`` if the port cannot be used."""
         start_http_server(port, host, self._registry)
 
     async def _page(self, request: Request, others: list[Metric]) -> Response:
@@ -79,24 +79,24 @@ class _Both(Collector):
     """Shows what a registry has, and further metrics."""
 
     def __init__(self, registry: CollectorRegistry, others: list[Metric]) -> None:
-        self._found = registry
+        self._base = registry
         self._others = others
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """Yield all of them."""
-        yield from self._found.collect()
+        yield from self._base.collect()
         yield from self._others
 
 
-def _queue_metrics(found: TurnStatistics) -> list[Metric]:
+def _queue_metrics(statistics: TurnStatistics) -> list[Metric]:
     waiting, oldest, running = (
         GaugeMetricFamily(each.prometheus_name, each.description, labels=each.labels) for each in QUEUE_INSTRUMENTS
     )
-    waiting.add_metric((), found.waiting)
-    oldest.add_metric((), found.oldest_seconds)
-    for worker, turns in found.running.items():
+    waiting.add_metric((), statistics.waiting)
+    oldest.add_metric((), statistics.oldest_seconds)
+    for worker, turns in statistics.running.items():
         running.add_metric((worker,), turns)
     return [waiting, oldest, running]
 

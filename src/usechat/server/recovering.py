@@ -1,0 +1,207 @@
+"""Continues the answers of processes that died, in a process that lives.
+
+Whoever looks at a chat whose claim nobody holds asks :class:`Recovering` first: the upkeep of the store, right after
+the start and then regularly, and every request for the chat. It takes the claim over, if the agent of the answer may go
+on (:func:`rule_for`), and starts a run behind what :mod:`usechat.chats.recovery` leaves of the stored message. The run
+has the id of the dead one, so that pages find it, and needs no reader.
+
+Answers that the agent cannot continue, or must not, are declared lost by the store, with what was saved of them.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import msgspec
+
+from usechat.chats.blobs import FileUrls
+from usechat.chats.chat import Outcome
+from usechat.chats.recovery import Recovery, RecoveryPolicy, as_begun, recover
+from usechat.chats.transaction import ClaimRow, Orphan
+from usechat.errors import ChatsUnreachable, ClaimLost, RequestError
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
+from usechat.runs.manager import RunManager
+from usechat.runs.run import PreparedRun
+from usechat.runs.settings import AfterCrash, Settings
+from usechat.runs.turns import QueuedTurn
+from usechat.server.stored_answer import StoredAnswer
+from usechat.server.turns import StoredTurns
+from usechat.sources import Source, continues_after_crash, rereads_after_crash
+from usechat.turn import TurnContext, replayable_tools
+
+__all__ = ["Recovering", "rule_for"]
+
+_logger: Final = logging.getLogger("usechat.chats")
+_OUTCOMES: Final[dict[str, Outcome]] = {"complete": "finished", "waiting": "waiting", "stuck": "lost"}
+
+MakeQueuedContext = Callable[[QueuedTurn, ChatRequest], TurnContext]
+
+
+def rule_for(source: Source | None, setting: AfterCrash | None, *, has_steps: bool) -> AfterCrash:
+    """Return what happens to an answer of a source whose process died.
+
+    By itself an answer goes on if its source reports every effect as a call and waits until the call is stored, or if
+    it is a function that used ``turn.step``. What sends the prompt elsewhere never sends it twice.
+    """
+    can_continue = None if source is None else continues_after_crash(source)
+    if source is None or can_continue is False:
+        return "lose"
+    return setting or ("continue" if can_continue or has_steps else "lose")
+
+
+class Recovering:
+    """Continues answers in this process, ``settings.recover`` at once; the others wait, and keep their chats.
+
+    ``source_of`` returns the source of an agent, by its name, if it is open. ``make_context`` makes the context of a
+    turn that another process has begun.
+    """
+
+    def __init__(
+        self,
+        stored: StoredTurns,
+        manager: RunManager,
+        settings: Settings,
+        source_of: Callable[[str], Source | None],
+        make_context: MakeQueuedContext,
+    ) -> None:
+        self._stored = stored
+        self._store = stored.store
+        self._manager = manager
+        self._setting = settings.after_crash
+        self._slots = asyncio.Semaphore(settings.recover)
+        self._source_of = source_of
+        self._make_context = make_context
+        self._store.recover = self.recover
+        self._underway: dict[str, asyncio.Task[bool]] = {}
+
+    async def recover(self, chat_id: str) -> bool:
+        """Take over the answer of a chat whose process died; return whether that was done.
+
+        Returns when the answer runs, or waits for others to end.
+        """
+        if chat_id not in self._underway:
+            task = self._underway[chat_id] = self._stored.spawn(self._recover(chat_id))
+            task.add_done_callback(lambda _: self._underway.pop(chat_id, None))
+        return await asyncio.shield(self._underway[chat_id])
+
+    async def settle(self, chat_id: str) -> None:
+        """Wait until an answer that is being taken over runs: its claim is held already, and nobody can read it yet."""
+        if (underway := self._underway.get(chat_id)) is not None:
+            await asyncio.wait([underway])
+
+    async def _recover(self, chat_id: str) -> bool:
+        orphan = await self._store.take(chat_id, self._accepts)
+        if orphan is None:
+            return False
+        begun = asyncio.Event()
+        self._stored.spawn(self._carry_on(orphan, begun))
+        await begun.wait()
+        return True
+
+    def _accepts(self, row: ClaimRow, has_steps: bool) -> bool:
+        """Tell whether an answer is continued here. A run of this process may go on although its lease has expired."""
+        if self._manager.has(row.claim.run_id):
+            return False
+        begins_again = has_steps and not row.claim.given
+        return row.journal.stop or (self._rule(row.claim.agent, has_steps) != "lose" and begins_again == has_steps)
+
+    def _rule(self, agent: str, has_steps: bool) -> AfterCrash:
+        return rule_for(self._source_of(agent), self._setting, has_steps=has_steps)
+
+    async def _carry_on(self, orphan: Orphan, begun: asyncio.Event) -> None:
+        claim = orphan.claim
+        extra = {"chat_id": claim.chat_id, "run_id": claim.run_id}
+        try:
+            async with self._slot(orphan, begun):
+                turn = QueuedTurn.decode(orphan.journal.turn.encode())
+                _logger.warning(
+                    "run %s: its process died; it goes on here, attempt %d", claim.run_id, claim.attempt, extra=extra
+                )
+                await self._answer(orphan, turn, begun)
+        except (ChatsUnreachable, ClaimLost):
+            pass  # another process continues it
+        except Exception:  # what cannot be continued is lost: the chat must be free
+            _logger.exception("run %s: it cannot be continued, so its answer is lost", claim.run_id, extra=extra)
+            with contextlib.suppress(ChatsUnreachable, ClaimLost):
+                await self._store.finish(claim, orphan.message or _nothing(claim.message_id), "lost")
+        finally:
+            begun.set()
+
+    @asynccontextmanager
+    async def _slot(self, orphan: Orphan, begun: asyncio.Event) -> AsyncIterator[None]:
+        """Wait until one more answer may be continued, and keep the chat meanwhile."""
+        if self._slots.locked():
+            begun.set()
+        acquiring = asyncio.ensure_future(self._slots.acquire())
+        try:
+            while not (await asyncio.wait([acquiring], timeout=self._store.lease / 3))[0]:
+                await self._store.renew(orphan.claim)
+            yield
+        finally:
+            if not acquiring.cancel() and not acquiring.cancelled():
+                self._slots.release()
+
+    async def _answer(self, orphan: Orphan, turn: QueuedTurn, begun: asyncio.Event) -> None:
+        """Continue an answer to its end."""
+        files = FileUrls(str((turn.recording or {})["files"]))
+        recovery = self._recovery(orphan)
+        if orphan.journal.stop:
+            await self._end(orphan, turn, recovery.message, "stopped", files)
+        elif recovery.kind != "continue":
+            await self._end(orphan, turn, recovery.message, _OUTCOMES[recovery.kind], files)
+        else:
+            answer = await self._start(orphan, turn, recovery, files)
+            begun.set()
+            await answer.ended.wait()
+
+    def _recovery(self, orphan: Orphan) -> Recovery:
+        claim = orphan.claim
+        if orphan.message is None or orphan.has_steps:  # such a function begins again, and finds its results
+            return Recovery("continue", _nothing(claim.message_id))
+        source = self._source_of(claim.agent)
+        if source is not None and rereads_after_crash(source):
+            return Recovery("continue", as_begun(orphan.message, claim.given))
+        policy = RecoveryPolicy(
+            asks=self._rule(claim.agent, has_steps=False) == "ask",
+            replayable=replayable_tools(),
+            answerable=frozenset(claim.answerable),
+        )
+        return recover(orphan.message, orphan.journal.finished, policy)
+
+    async def _end(
+        self, orphan: Orphan, turn: QueuedTurn, message: UIMessage, outcome: Outcome, files: FileUrls
+    ) -> None:
+        """End an answer that needs no agent any more."""
+        answer = await self._store.finish(orphan.claim, message, outcome) or message
+        context = self._make_context(turn, turn.request)
+        await self._stored.hooks.finished(files.write(answer), context.turn, outcome)
+
+    async def _start(self, orphan: Orphan, turn: QueuedTurn, recovery: Recovery, files: FileUrls) -> StoredAnswer:
+        claim = orphan.claim
+        source = self._source_of(claim.agent)
+        if source is None:
+            raise RequestError("The agent of this answer is not served any more.")
+        message = recovery.message if recovery.message["parts"] else None
+        request = msgspec.structs.replace(
+            turn.request,
+            messages=[*orphan.history, *([] if message is None else [message])],
+            message_id=None if message is None else message["id"],
+            trigger=turn.request.trigger if message is None else "submit-message",
+            pending_calls=frozenset(),
+        )
+        request = await self._stored.with_files(await self._stored.for_agent(request, files), files)
+        context = self._make_context(turn, request)
+        info = msgspec.structs.replace(turn.info, message_id=claim.message_id, open_calls=(), given_calls=())
+        continues = None if message is None else files.write(message)
+        answer = StoredAnswer(self._store, claim, info, context, self._stored.hooks, continues=continues, files=files)
+        prepared = PreparedRun(info, context, cast("Any", continues), answer, taken_ids=orphan.known_ids)
+        await self._manager.carry_on(prepared, source)
+        return answer
+
+
+def _nothing(message_id: str) -> UIMessage:
+    return {"id": message_id, "role": "assistant", "parts": []}
