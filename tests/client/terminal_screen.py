@@ -38,7 +38,7 @@ class Terminal:
         self._terminal = terminal
         self._screen = _Screen(columns, terminal)
         self._changing = threading.Lock()
-        self._written = ""
+        self._output = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -50,13 +50,13 @@ class Terminal:
     def lines(self) -> list[str]:
         """What the screen shows, without the spaces at the ends of lines and without empty lines."""
         with self._changing:
-            shown = [line.rstrip() for line in self._screen.display]
-        return [line for line in shown if line]
+            lines = [line.rstrip() for line in self._screen.display]
+        return [line for line in lines if line]
 
     @property
     def written(self) -> str:
         """Everything that was written to the terminal so far, with its control sequences."""
-        return self._written
+        return self._output
 
     def wait_for(self, *lines: str) -> None:
         """Wait until these lines are the last ones on the screen."""
@@ -69,7 +69,7 @@ class Terminal:
         stream, decode = pyte.Stream(self._screen), codecs.getincrementaldecoder("utf-8")().decode
         while data := self._next():
             text = decode(data)
-            self._written += text
+            self._output += text
             with self._changing:
                 stream.feed(text)
 

@@ -17,11 +17,13 @@ from usechat.protocol.chunks import Chunk, chunk_from_json
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
+pytestmark = pytest.mark.quick
+
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 
 
 class Scripted:
-    """A transport that answers each request with the next list of chunks; ``None`` in a list waits for ever."""
+    """A transport that answers each request with the next list of chunks; ``None`` in a list waits without end."""
 
     def __init__(self, *answers: Sequence[Any], resumed: Sequence[Any] | None = None) -> None:
         self._answers = list(answers)
@@ -80,11 +82,11 @@ async def test_the_status_follows_the_answer() -> None:
         statuses: list[str] = [chat.status]
         reply = chat.send("hi")
         statuses.append(chat.status)
-        seen = [(update.chunk.__class__.__name__, chat.status) async for update in reply]
+        pairs = [(update.chunk.__class__.__name__, chat.status) async for update in reply]
         statuses.append(chat.status)
         assert statuses == ["ready", "submitted", "ready"]
-    assert ("StartChunk", "submitted") in seen
-    assert ("TextDeltaChunk", "streaming") in seen
+    assert ("StartChunk", "submitted") in pairs
+    assert ("TextDeltaChunk", "streaming") in pairs
 
 
 async def test_a_failure_is_raised_and_kept_and_can_be_cleared() -> None:
@@ -166,15 +168,15 @@ async def test_closing_a_chat_stops_its_requests() -> None:
 async def test_a_tool_may_be_answered_while_the_answer_is_streamed() -> None:
     call = {"type": "tool-input-available", "toolCallId": "c1", "toolName": "location", "input": {}}
     transport = Scripted([HELLO[0], HELLO[1], call, {"type": "finish-step"}, {"type": "finish"}], HELLO)
-    seen: list[ToolView] = []
+    tools: list[ToolView] = []
 
     async def called(tool: ToolView) -> None:
-        seen.append(tool)
+        tools.append(tool)
         chat.add_tool_output(tool.call_id, "Paris")
 
     async with Chat(transport, send_automatically_when=is_complete_with_tool_calls, on_tool_call=called) as chat:
         await chat.send("hi")
-        assert [(tool.name, tool.input) for tool in seen] == [("location", {})]
+        assert [(tool.name, tool.input) for tool in tools] == [("location", {})]
         assert [request.message_id for request in transport.requests] == [None, "m1"]
         assert chat.last is not None
         assert (chat.last.tools[0].output, chat.last.text, len(chat.messages)) == ("Paris", "Hello", 2)

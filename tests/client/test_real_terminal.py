@@ -56,34 +56,34 @@ async def agent(turn):
 @contextmanager
 def chatting(directory: Path, columns: int, *options: str) -> Iterator[Terminal]:
     (directory / "my_app.py").write_text(AGENT, encoding="utf-8")
-    with terminal([USECHAT, "chat", "my_app:agent", *options], directory, columns) as shown:
-        yield shown
+    with terminal([USECHAT, "chat", "my_app:agent", *options], directory, columns) as screen:
+        yield screen
 
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_one_chat_has_two_questions_of_each_kind(tmp_path: Path, columns: int) -> None:
-    with chatting(tmp_path, columns) as shown:
-        shown.wait_for(HELP, ">")
+    with chatting(tmp_path, columns) as screen:
+        screen.wait_for(HELP, ">")
         for place in ("Rome", "Paris"):
-            shown.type(f"where{ENTER}")
-            shown.wait_for("> where", "⚙ location {}", "Output of location {}?", "JSON or text:")
-            shown.type(f"{place}{ENTER}")
-            shown.wait_for(f"JSON or text: {place}", f"You are in {place}.", ">")
-            shown.type(f"remove{ENTER}")
-            shown.wait_for('⚙ remove {"file":"a"}', 'Approve remove {"file":"a"}?', "y or n:")
-            shown.type("y")
-            shown.wait_for("y or n:", "Approved.", '  remove → "gone"', ">")
-        shown.type(LEAVE)
+            screen.type(f"where{ENTER}")
+            screen.wait_for("> where", "⚙ location {}", "Output of location {}?", "JSON or text:")
+            screen.type(f"{place}{ENTER}")
+            screen.wait_for(f"JSON or text: {place}", f"You are in {place}.", ">")
+            screen.type(f"remove{ENTER}")
+            screen.wait_for('⚙ remove {"file":"a"}', 'Approve remove {"file":"a"}?', "y or n:")
+            screen.type("y")
+            screen.wait_for("y or n:", "Approved.", '  remove → "gone"', ">")
+        screen.type(LEAVE)
 
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_text_fills_the_width_and_no_more(tmp_path: Path, columns: int) -> None:
-    with chatting(tmp_path, columns) as shown:
-        shown.wait_for(HELP, ">")
-        shown.type(f"long{ENTER}")
-        shown.wait_for(*wrapped(SENTENCE.split() * 3, columns), " • one", " • two", ">")
-        assert shown.lines[:2] == [HELP, "> long"], "what was drawn meanwhile is gone"
-        shown.type(LEAVE)
+    with chatting(tmp_path, columns) as screen:
+        screen.wait_for(HELP, ">")
+        screen.type(f"long{ENTER}")
+        screen.wait_for(*wrapped(SENTENCE.split() * 3, columns), " • one", " • two", ">")
+        assert screen.lines[:2] == [HELP, "> long"], "what was drawn meanwhile is gone"
+        screen.type(LEAVE)
 
 
 def wrapped(words: list[str], columns: int) -> list[str]:
@@ -99,30 +99,30 @@ def wrapped(words: list[str], columns: int) -> list[str]:
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_keys_that_are_pressed_while_an_answer_streams_are_at_the_next_prompt(tmp_path: Path, columns: int) -> None:
-    with chatting(tmp_path, columns) as shown:
-        shown.wait_for(HELP, ">")
-        shown.type(f"slow{ENTER}")
-        shown.wait_for("> slow", "Begun.")
-        shown.type("half a que")
-        shown.wait_for("Begun.", "Ended.", "> half a que")
-        shown.type(f"stion{ENTER}")
-        shown.wait_for("> half a question", "Message 3: half a question, 0 files.", ">")
-        shown.type(f"endless{ENTER}")
-        shown.wait_for("> endless", "Begun.")
-        shown.type(f"more{CTRL_C}")
-        shown.wait_for("> endless", "Begun.", "Stopped.", "> more")
-        shown.type(f"{CTRL_C}{LEAVE}")
+    with chatting(tmp_path, columns) as screen:
+        screen.wait_for(HELP, ">")
+        screen.type(f"slow{ENTER}")
+        screen.wait_for("> slow", "Begun.")
+        screen.type("half a que")
+        screen.wait_for("Begun.", "Ended.", "> half a que")
+        screen.type(f"stion{ENTER}")
+        screen.wait_for("> half a question", "Message 3: half a question, 0 files.", ">")
+        screen.type(f"endless{ENTER}")
+        screen.wait_for("> endless", "Begun.")
+        screen.type(f"more{CTRL_C}")
+        screen.wait_for("> endless", "Begun.", "Stopped.", "> more")
+        screen.type(f"{CTRL_C}{LEAVE}")
 
 
 def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
-    with chatting(tmp_path, 80, "--file", "a.txt") as shown:
-        shown.wait_for(HELP, "a.txt goes with the next message.", ">")
-        shown.type(f"hi{ENTER}")
-        shown.wait_for("> hi", "Message 1: hi, 1 files.", ">")
-        shown.type(f"again{ENTER}")
-        shown.wait_for("> again", "Message 3: again, 0 files.", ">")
-        shown.type(LEAVE)
+    with chatting(tmp_path, 80, "--file", "a.txt") as screen:
+        screen.wait_for(HELP, "a.txt goes with the next message.", ">")
+        screen.type(f"hi{ENTER}")
+        screen.wait_for("> hi", "Message 1: hi, 1 files.", ">")
+        screen.type(f"again{ENTER}")
+        screen.wait_for("> again", "Message 3: again, 0 files.", ">")
+        screen.type(LEAVE)
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -132,10 +132,10 @@ def test_an_answer_that_is_being_written_is_resumed(tmp_path: Path, columns: int
         chat = f"{server.url}/api/chat"
         with httpx2.stream("POST", chat, json=question("awaited"), timeout=PATIENCE) as other:
             assert any("Begun." in line for line in other.iter_lines())
-            with terminal([USECHAT, "chat", chat, "--id", "c1"], tmp_path, columns) as shown:
-                shown.wait_for(HELP, "Begun.")
+            with terminal([USECHAT, "chat", chat, "--id", "c1"], tmp_path, columns) as screen:
+                screen.wait_for(HELP, "Begun.")
                 (tmp_path / "go").touch()
-                shown.wait_for(HELP, "Begun.", "Ended.", ">")
-                shown.type(f"/resume{ENTER}")
-                shown.wait_for("> /resume", "No answer is being written.", ">")
-                shown.type(LEAVE)
+                screen.wait_for(HELP, "Begun.", "Ended.", ">")
+                screen.type(f"/resume{ENTER}")
+                screen.wait_for("> /resume", "No answer is being written.", ">")
+                screen.type(LEAVE)

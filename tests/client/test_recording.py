@@ -33,6 +33,8 @@ from usechat.errors import InvalidAddress, InvalidSetting, RequestRefused, Unusa
 from usechat.server import ChatApp
 from usechat.turn import Turn
 
+pytestmark = pytest.mark.quick
+
 
 async def weather(turn: Turn) -> AsyncIterator[str | parts.Part]:
     yield parts.ToolCall("c1", "weather", {"city": turn.text})
@@ -145,12 +147,12 @@ async def test_bytes_that_are_no_text_survive() -> None:
 
 
 def test_unicode_line_separators_in_a_frame_survive(tmp_path: Path) -> None:
-    path, said = tmp_path / "tour.usechat.jsonl", "a\u2028b\u2029c\u0085d"
+    path, text = tmp_path / "tour.usechat.jsonl", "a\u2028b\u2029c\u0085d"
     with path.open("w", encoding="utf-8") as file:
         recorder = StreamRecorder(file, "http://h/")
-        recorder.data(recorder.begin("POST", "", {}, {"said": said}), said.encode())
+        recorder.data(recorder.begin("POST", "", {}, {"said": text}), text.encode())
     exchange = StreamRecording.read(path).exchanges[0]
-    assert (exchange.body, exchange.content.decode()) == ({"said": said}, said)
+    assert (exchange.body, exchange.content.decode()) == ({"said": text}, text)
 
 
 async def test_an_endpoint_that_is_away_is_recorded_and_played() -> None:
@@ -310,9 +312,9 @@ def test_files_and_settings_that_make_no_sense_are_named(tmp_path: Path) -> None
         RecordingProxy("nowhere", StreamRecorder(io.StringIO(), "nowhere"))
 
 
-async def saying(*said: Any) -> StreamRecording:
+async def saying(*items: Any) -> StreamRecording:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
-        for part in said:
+        for part in items:
             yield part
 
     return await record(agent, "hi")
@@ -378,7 +380,7 @@ def test_differences_beside_the_parts_are_told_too() -> None:
     assert first_difference(plain, with_answer(status=None)) == "answer 1: the status was 200, now there is no response"
     failed = with_answer(pieces=[*plain.exchanges[0].pieces, (3.0, frame({"type": "error", "errorText": "No."}))])
     assert first_difference(plain, failed) == 'answer 1: the error was null, now it is "No."'
-    broken = with_answer(end="broken")
-    assert first_difference(plain, broken) == "answer 1: the connection was not broken, now it is broken"
+    cut_off = with_answer(end="broken")
+    assert first_difference(plain, cut_off) == "answer 1: the connection was not broken, now it is broken"
     assert first_difference(plain, with_answer(end="left")) is None
     assert first_difference(plain, StreamRecording("http://h/", [])) == "the number of answers was 1, now it is 0"

@@ -13,7 +13,7 @@ from usechat.client.in_process import InProcessTransport
 from usechat.client.relay import with_native_approvals
 from usechat.errors import StreamFailed
 from usechat.protocol.request import ChatRequest
-from usechat.server import ChatApp, Settings, Unobserved
+from usechat.server import ChatApp, Observer, Settings
 from usechat.testing import AgentClient
 from usechat.turn import Turn
 
@@ -37,24 +37,24 @@ def request_with(*parts_of_answer: Any, after: Any = ()) -> ChatRequest:
     ],
 )
 def test_an_approval_that_was_asked_through_a_tool_becomes_an_answered_request(output: Any, approval: Any) -> None:
-    sent = with_native_approvals(request_with(CALL, ASKED | {"output": output}), signed={"a1"})
-    assert sent.messages[-1]["parts"] == [CALL | {"state": "approval-responded", "approval": approval}]
+    request = with_native_approvals(request_with(CALL, ASKED | {"output": output}), signed={"a1"})
+    assert request.messages[-1]["parts"] == [CALL | {"state": "approval-responded", "approval": approval}]
 
 
-@pytest.mark.parametrize("asked", [ASKED | {"output": "yes"}, None])
-def test_only_signatures_of_the_endpoint_itself_are_sent_to_it(asked: Any) -> None:
+@pytest.mark.parametrize("question", [ASKED | {"output": "yes"}, None])
+def test_only_signatures_of_the_endpoint_itself_are_sent_to_it(question: Any) -> None:
     approval = {"id": "a1", "approved": True}
-    answered = CALL | {"state": "approval-responded", "approval": approval | {"signature": "s1"}}
-    request = request_with(CALL, asked) if asked else request_with(answered)
+    call = CALL | {"state": "approval-responded", "approval": approval | {"signature": "s1"}}
+    request = request_with(CALL, question) if question else request_with(call)
     unsigned, signed = with_native_approvals(request), with_native_approvals(request, signed={"a1"})
-    assert unsigned.messages[-1]["parts"] == [answered | {"approval": approval}]
-    assert signed.messages[-1]["parts"] == [answered]
+    assert unsigned.messages[-1]["parts"] == [call | {"approval": approval}]
+    assert signed.messages[-1]["parts"] == [call]
 
 
 def test_what_was_asked_earlier_is_left_out_and_the_outcome_stays() -> None:
     done = CALL | {"state": "output-available", "output": "removed"}
-    sent = with_native_approvals(request_with(done, ASKED | {"output": {"approved": True}}, after=[USER]))
-    assert sent.messages[1]["parts"] == [done]
+    request = with_native_approvals(request_with(done, ASKED | {"output": {"approved": True}}, after=[USER]))
+    assert request.messages[1]["parts"] == [done]
 
 
 @pytest.mark.parametrize(
@@ -117,29 +117,29 @@ async def test_headers_of_the_page_are_passed_on_by_a_list() -> None:
         app = ChatApp(lambda: HttpChatTransport(url, headers={"x-team": "blue"}, pass_on=["X-Person"]))
         with AgentClient(app, headers={"x-person": "ada", "x-secret": "no"}) as client:
             assert client.ask("hi").text == "Hello"
-    got = endpoint.headers[0]
-    assert (got["x-team"], got["x-person"], "x-secret" in got) == ("blue", "ada", False)
+    headers = endpoint.headers[0]
+    assert (headers["x-team"], headers["x-person"], "x-secret" in headers) == ("blue", "ada", False)
 
 
-class Counts(Unobserved):
+class Counts(Observer):
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.events: list[str] = []
 
     def source_unreachable(self) -> None:
-        self.seen.append("unreachable")
+        self.events.append("unreachable")
 
     def source_connected(self) -> None:
-        self.seen.append("connected")
+        self.events.append("connected")
 
     def source_disconnected(self) -> None:
-        self.seen.append("disconnected")
+        self.events.append("disconnected")
 
 
 def test_connections_to_the_endpoint_are_counted() -> None:
     counts = Counts()
     with served(Endpoint()) as url, AgentClient(ChatApp(lambda: HttpChatTransport(url), observer=counts)) as client:
         client.ask("hi")
-    assert counts.seen == ["connected", "disconnected"]
+    assert counts.events == ["connected", "disconnected"]
 
 
 def test_an_endpoint_that_is_away_is_a_failure_without_its_address() -> None:
@@ -151,16 +151,18 @@ def test_an_endpoint_that_is_away_is_a_failure_without_its_address() -> None:
             answer = client.ask("hi")
     assert isinstance(answer.error, StreamFailed)
     answer.assert_redacted(str(port), "/secret")
-    assert counts.seen == ["unreachable"]
+    assert counts.events == ["unreachable"]
 
 
-def test_an_answer_that_breaks_off_is_a_failure() -> None:
+def test_an_answer_that_breaks_off_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     with (
         served(Endpoint(frame(HELLO[0]) + frame(HELLO[1]))) as url,
         AgentClient(lambda: HttpChatTransport(url)) as client,
     ):
         answer = client.ask("hi")
-    assert "ended before it was complete" in str(answer.error)
+    assert isinstance(answer.error, StreamFailed)
+    answer.assert_redacted(url)
+    assert f"lost the connection to {url}: the stream ends without `finish` and without [DONE]" in caplog.text
 
 
 def test_a_stop_reaches_the_endpoint() -> None:

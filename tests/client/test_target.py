@@ -34,7 +34,7 @@ from usechat.client.in_process import InProcessTransport
 from usechat.client.keys import TerminalKeys
 from usechat.client.target import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.errors import CannotServe, InvalidAddress, UnusableFile
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Quotas, Settings
 from usechat.server.auth.tokens import new_api_token
 from usechat.testing import AgentClient
 from usechat.turn import Turn
@@ -99,8 +99,8 @@ async def test_an_endpoint_gets_resume_in_front_of_it() -> None:
 
 def count_of_finished(metrics: str) -> float:
     """Return how many requests were answered, which the process counts over all apps."""
-    found = re.search(r'^adapter_request_count_total{outcome="finished",status="200"} (\S+)$', metrics, re.MULTILINE)
-    return 0 if found is None else float(found[1])
+    match = re.search(r'^adapter_request_count_total{outcome="finished",status="200"} (\S+)$', metrics, re.MULTILINE)
+    return 0 if match is None else float(match[1])
 
 
 async def test_an_endpoint_gets_auth_limits_and_metrics_in_front_of_it(tmp_path: Path) -> None:
@@ -108,13 +108,15 @@ async def test_an_endpoint_gets_auth_limits_and_metrics_in_front_of_it(tmp_path:
     (tmp_path / "tokens.txt").write_text(line)
     endpoint = Endpoint()
     with served(endpoint) as url:
-        made = make_app(Plan(target=url, kind="ai-sdk", auth=(f"tokens:{tmp_path / 'tokens.txt'}",), rate=1))
-        transport = httpx2.ASGITransport(app=made.app)
+        limited = Settings(quotas=Quotas(requests_per_minute=1))
+        auth = (f"tokens:{tmp_path / 'tokens.txt'}",)
+        target = make_app(Plan(target=url, kind="ai-sdk", auth=auth, settings=limited))
+        transport = httpx2.ASGITransport(app=target.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            before = (await client.get("/metrics")).text
             headers = {"authorization": f"Bearer {token}"}
-            answers = [await client.post("/api/chat", json=question(), headers=sent) for sent in ({}, headers, headers)]
-            after = (await client.get("/metrics")).text
+            before = (await client.get("/metrics", headers=headers)).text
+            answers = [await client.post("/api/chat", json=question(), headers=each) for each in ({}, headers, headers)]
+            after = (await client.get("/metrics", headers=headers)).text
     assert [answer.status_code for answer in answers] == [401, 200, 429]
     assert len(endpoint.requests) == 1
     assert count_of_finished(after) == count_of_finished(before) + 1
@@ -126,8 +128,8 @@ def test_the_endpoint_is_called_with_a_token_headers_and_what_is_passed_on(tmp_p
     options = {"upstream_token": str(tmp_path / "token"), "header": ["x-team: blue"], "pass_on": ["X-Person"]}
     with served(endpoint) as url:
         asked(Plan(target=url, kind="ai-sdk", options=options), headers={"x-person": "ada"})
-    got = endpoint.headers[0]
-    assert (got["authorization"], got["x-team"], got["x-person"]) == ("Bearer abc", "blue", "ada")
+    headers = endpoint.headers[0]
+    assert (headers["authorization"], headers["x-team"], headers["x-person"]) == ("Bearer abc", "blue", "ada")
 
 
 def test_a_socket_is_an_endpoint_too() -> None:
@@ -185,9 +187,9 @@ async def test_the_default_speed_is_that_of_the_recording(tour: Path) -> None:
 async def test_a_recording_is_for_those_with_a_token(tour: Path, tmp_path: Path) -> None:
     token, line = new_api_token("ada")
     (tmp_path / "tokens.txt").write_text(line)
-    made = make_app(Plan(target=str(tour), auth=(f"tokens:{tmp_path / 'tokens.txt'}",), options={"speed": "max"}))
-    assert made.requires_auth
-    transport = httpx2.ASGITransport(app=made.app)
+    target = make_app(Plan(target=str(tour), auth=(f"tokens:{tmp_path / 'tokens.txt'}",), options={"speed": "max"}))
+    assert target.requires_auth
+    transport = httpx2.ASGITransport(app=target.app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.post("/api/chat", json=question())).status_code == 401
         headers = {"authorization": f"Bearer {token}"}
@@ -258,8 +260,8 @@ def test_each_key_in_the_terminal_sends_one_frame(tour: Path) -> None:
         reader = threading.Thread(target=read)
         reader.start()
         for number, chunk in enumerate(HELLO):
-            shown = f"next: {frame(chunk).decode().strip()}"
-            eventually(functools.partial(_is_in, log, shown), f"frame {number} is shown")
+            text = f"next: {frame(chunk).decode().strip()}"
+            eventually(functools.partial(_is_in, log, text), f"frame {number} is shown")
             os.write(terminal, b" ")
         reader.join(PATIENCE)
         assert received == [frame(chunk).decode().strip() for chunk in HELLO]

@@ -25,12 +25,12 @@ from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
 
-def shown(*given: Chunk, width: int = 60, height: int = 20) -> str:
+def shown(*answer: Chunk, width: int = 60, height: int = 20) -> str:
     """Return what a file gets that is no terminal: everything that is printed for good."""
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
     ticks = iter(range(100))
     with AnswerPrinter(console, clock=lambda: float(next(ticks))) as printer:
-        for chunk in given:
+        for chunk in answer:
             printer.receive(chunk)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -71,12 +71,12 @@ def test_one_empty_line_follows_each_paragraph() -> None:
 
 
 def test_reasoning_is_folded_into_one_line() -> None:
-    thought: list[Chunk] = [
+    reasoning: list[Chunk] = [
         chunks.ReasoningStartChunk("r"),
         chunks.ReasoningDeltaChunk("r", "Hm, well."),
         chunks.ReasoningEndChunk("r"),
     ]
-    assert shown(*thought, width=80) == "▸ thought for 1.0 s, 9 characters; /reasoning shows them\n"
+    assert shown(*reasoning, width=80) == "▸ thought for 1.0 s, 9 characters; /reasoning shows them\n"
     assert shown(chunks.ReasoningStartChunk("r"), chunks.ReasoningEndChunk("r")) == ""
 
 
@@ -84,7 +84,7 @@ CALL = chunks.ToolInputAvailableChunk("c1", "weather", {"city": "Paris"})
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("answer", "line"),
     [
         ([CALL], '⚙ weather {"city":"Paris"}'),
         ([chunks.ToolInputErrorChunk("c1", "weather", {}, "No city.")], "⚙ weather ✗ No city."),
@@ -99,8 +99,8 @@ CALL = chunks.ToolInputAvailableChunk("c1", "weather", {"city": "Paris"})
         ([chunks.AbortChunk()], "The agent stopped."),
     ],
 )
-def test_everything_else_is_one_line(given: list[Chunk], line: str) -> None:
-    assert shown(*given).splitlines()[-1] == line
+def test_everything_else_is_one_line(answer: list[Chunk], line: str) -> None:
+    assert shown(*answer).splitlines()[-1] == line
 
 
 def test_the_title_of_a_chat_is_not_part_of_its_answer() -> None:
@@ -115,10 +115,10 @@ def test_a_preliminary_output_is_not_printed_for_good_and_a_long_one_is_shortene
 
 def test_control_characters_never_reach_the_terminal() -> None:
     evil = "a\x1b[2J\x9b1m\x07b"
-    said = shown(
+    output = shown(
         *text(evil), CALL, chunks.ToolOutputAvailableChunk("c1", evil), chunks.ToolOutputErrorChunk("c1", evil)
     )
-    assert set(said) & {"\x1b", "\x9b", "\x07"} == set()
+    assert set(output) & {"\x1b", "\x9b", "\x07"} == set()
     assert printable("a\r\nb\tc") == "a\nb\tc"
 
 
@@ -166,10 +166,10 @@ async def talk(*lines: str, sdk: str = "any", interrupted_at: str = "", **option
             def new_chat() -> Chat:
                 return Chat(transport)
 
-            typed = TerminalChat(new_chat(), new_chat, console, keys=keys, output=DummyOutput(), **options)
-            transport.on_data = typed.show_data
+            chat = TerminalChat(new_chat(), new_chat, console, keys=keys, output=DummyOutput(), **options)
+            transport.on_data = chat.show_data
             keys.send_text("".join(lines))
-            await asyncio.wait_for(typed.run(resume=True), 60)
+            await asyncio.wait_for(chat.run(resume=True), 60)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().partition("\n")[2]
 
@@ -188,86 +188,86 @@ async def test_a_message_is_answered_until_the_person_leaves() -> None:
 @pytest.mark.parametrize("sdk", ["any", "7"])
 @pytest.mark.parametrize(("key", "outcome"), [("y", '  remove → "removed"'), ("xn", "  remove ✗")])
 async def test_an_approval_is_one_key(sdk: str, key: str, outcome: str) -> None:
-    said = await talk("remove\r", key, LEAVE, sdk=sdk)
-    assert said.startswith('⚙ remove {"file":"a"}\nApprove remove {"file":"a"}?\n')
-    assert outcome in said
-    assert ("Approved." in said) is (key == "y")
+    output = await talk("remove\r", key, LEAVE, sdk=sdk)
+    assert output.startswith('⚙ remove {"file":"a"}\nApprove remove {"file":"a"}?\n')
+    assert outcome in output
+    assert ("Approved." in output) is (key == "y")
 
 
-@pytest.mark.parametrize(("typed", "place"), [('"Paris"', "Paris"), ("in Rome", "in Rome")])
-async def test_the_output_of_a_tool_of_the_page_is_typed(typed: str, place: str) -> None:
-    assert f"You are in {place}." in await talk("where\r", f"{typed}\r", LEAVE)
+@pytest.mark.parametrize(("line", "place"), [('"Paris"', "Paris"), ("in Rome", "in Rome")])
+async def test_the_output_of_a_tool_of_the_page_is_typed(line: str, place: str) -> None:
+    assert f"You are in {place}." in await talk("where\r", f"{line}\r", LEAVE)
 
 
 async def test_the_output_of_a_tool_can_be_typed_after_an_approval() -> None:
     assert "You are in Rome." in await talk("remove\r", "y", "where\r", "Rome\r", LEAVE)
 
 
-@pytest.mark.parametrize("asked", ["where", "remove"])
-async def test_ctrl_c_at_a_question_answers_nothing_and_the_chat_goes_on(asked: str) -> None:
-    said = await talk(f"{asked}\r", "\x03", "hi\r", LEAVE)
-    assert "?\nNot answered.\n" in said
-    assert "You are in" not in said
-    assert "Denied." not in said
-    assert "You said hi" in said
+@pytest.mark.parametrize("message", ["where", "remove"])
+async def test_ctrl_c_at_a_question_answers_nothing_and_the_chat_goes_on(message: str) -> None:
+    output = await talk(f"{message}\r", "\x03", "hi\r", LEAVE)
+    assert "?\nNot answered.\n" in output
+    assert "You are in" not in output
+    assert "Denied." not in output
+    assert "You said hi" in output
 
 
-@pytest.mark.parametrize("asked", ["where", "remove"])
-async def test_ctrl_d_at_a_question_leaves(asked: str) -> None:
-    assert (await talk(f"{asked}\r", LEAVE, "hi\r", LEAVE)).endswith("?\n")
+@pytest.mark.parametrize("message", ["where", "remove"])
+async def test_ctrl_d_at_a_question_leaves(message: str) -> None:
+    assert (await talk(f"{message}\r", LEAVE, "hi\r", LEAVE)).endswith("?\n")
 
 
 async def test_ctrl_c_stops_an_answer() -> None:
-    said = await talk("endless\r", LEAVE, interrupted_at="data-waits")
-    assert said.endswith("One.\n\nStopped.\n")
+    output = await talk("endless\r", LEAVE, interrupted_at="data-waits")
+    assert output.endswith("One.\n\nStopped.\n")
 
 
 async def test_a_failure_is_shown_and_the_chat_goes_on() -> None:
-    said = await talk("fail\r", "hi\r", LEAVE)
-    assert said.startswith("An error occurred. Reference: ")
-    assert "secret" not in said
-    assert "You said hi" in said
+    output = await talk("fail\r", "hi\r", LEAVE)
+    assert output.startswith("An error occurred. Reference: ")
+    assert "secret" not in output
+    assert "You said hi" in output
 
 
 async def test_files_go_with_the_next_message(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
-    said = await talk(
+    output = await talk(
         f"/file {tmp_path}/a.txt\r",
         "hi\r",
         "again\r",
         "/file nowhere\r",
         LEAVE,
     )
-    assert "You said hi, with 1 files." in said
-    assert "You said again, with 0 files." in said
-    assert "No such file or directory" in said
+    assert "You said hi, with 1 files." in output
+    assert "You said again, with 0 files." in output
+    assert "No such file or directory" in output
     (tmp_path / "a b.txt").write_text("x")
-    said = await talk(f"/file '{tmp_path}/a b.txt'\r", f'/file "{tmp_path}/a.txt"\r', "hi\r", "/file\r", LEAVE)
-    assert "You said hi, with 2 files." in said
-    assert "/file needs the path of a file" in said
+    output = await talk(f"/file '{tmp_path}/a b.txt'\r", f'/file "{tmp_path}/a.txt"\r', "hi\r", "/file\r", LEAVE)
+    assert "You said hi, with 2 files." in output
+    assert "/file needs the path of a file" in output
 
 
 async def test_commands_show_what_was_said() -> None:
-    said = await talk("hi\r", "/reasoning\r", "/history\r", "/regenerate\r", "/new\r", "/reasoning\r", LEAVE)
-    assert "\nHm.\n" in said
-    assert "user:\nhi" in said
-    assert said.count("You said hi") == 3
-    assert "The last answer has no reasoning." in said
+    output = await talk("hi\r", "/reasoning\r", "/history\r", "/regenerate\r", "/new\r", "/reasoning\r", LEAVE)
+    assert "\nHm.\n" in output
+    assert "user:\nhi" in output
+    assert output.count("You said hi") == 3
+    assert "The last answer has no reasoning." in output
     assert "/regenerate   ask for the last answer again" in await talk("/help\r", LEAVE)
     assert "there is no message to regenerate" in await talk("/regenerate\r", LEAVE)
 
 
 @pytest.mark.parametrize("line", ["/nope", "/nope it is"])
 async def test_a_command_that_does_not_exist_is_not_sent(line: str) -> None:
-    said = await talk(f"{line}\r", f" {line}\r", "/usr/bin is a path\r", LEAVE)
-    assert said.startswith("There is no command /nope. /help lists the commands.")
-    assert said.count("There is no command") == 1
-    assert f"You said {line}, with 0 files." in said
-    assert "You said /usr/bin is a path, with 0 files." in said
+    output = await talk(f"{line}\r", f" {line}\r", "/usr/bin is a path\r", LEAVE)
+    assert output.startswith("There is no command /nope. /help lists the commands.")
+    assert output.count("There is no command") == 1
+    assert f"You said {line}, with 0 files." in output
+    assert "You said /usr/bin is a path, with 0 files." in output
 
 
 async def test_frames_are_shown_raw() -> None:
-    said = await talk("hi\r", LEAVE, raw=True)
-    assert 'data: {"type":"finish"' in said.replace("\n", "")
+    output = await talk("hi\r", LEAVE, raw=True)
+    assert 'data: {"type":"finish"' in output.replace("\n", "")
     assert 'data: {"type":"error"' in (await talk("fail\r", LEAVE, raw=True)).replace("\n", "")
     assert "You said hi" in await talk("/raw\r", "/raw\r", "hi\r", LEAVE)

@@ -5,7 +5,7 @@ import gzip
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.conformance.served import unanswered_port
@@ -29,12 +31,15 @@ from usechat.errors import (
     InvalidSetting,
     NotAStream,
     RequestRefused,
+    StreamFailed,
     TransportError,
 )
 from usechat.protocol.chunks import chunk_to_json
 from usechat.protocol.request import ChatRequest
 from usechat.server import ChatApp, Limits, Settings
 from usechat.sources import ChatTransport
+
+pytestmark = pytest.mark.quick
 
 HTML = PlainTextResponse("<!doctype html>")
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
@@ -243,8 +248,8 @@ async def test_a_server_may_write_the_same_stream_in_other_ways(response: bytes)
 async def test_a_redirect_that_keeps_the_request_is_followed() -> None:
     with served(endpoint := Endpoint()) as url:
         redirect = f"HTTP/1.1 308 Permanent Redirect\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n"
-        with breaking_server([], redirect.encode()) as moved:
-            assert await read(HttpChatTransport(moved)) == list(HELLO)
+        with breaking_server([], redirect.encode()) as old_url:
+            assert await read(HttpChatTransport(old_url)) == list(HELLO)
     assert [(method, body["id"]) for method, _, body in endpoint.requests] == [("POST", "c 1")]
 
 
@@ -256,6 +261,23 @@ async def test_an_answer_that_is_cut_inside_a_character_is_lost() -> None:
             with pytest.raises(ConnectionLost):
                 await chat.send("hi")
             assert (chat.status, chat.last and chat.last.text) == ("error", "")
+
+
+async def test_an_answer_whose_body_ends_properly_but_early_is_lost_and_read_on() -> None:
+    whole = Response(HELLO_BYTES, media_type="text/event-stream")
+    with served(Endpoint(b"".join(map(frame, HELLO[:4])), resumed=whole)) as url:
+        async with HttpChatTransport(url) as transport, Chat(transport) as chat:
+            with pytest.raises(ConnectionLost, match="the stream ends without `finish`"):
+                await chat.send("hi")
+            assert (chat.status, chat.last and chat.last.text) == ("error", "Hel")
+            await chat.resume()
+            assert (chat.status, chat.last and chat.last.text) == ("ready", "Hello")
+
+
+@pytest.mark.parametrize("ending", [b'data: {"type":"finish"}\n\n', b"data: [DONE]\n\n"])
+async def test_a_stream_has_ended_with_its_finish_or_with_its_mark(ending: bytes) -> None:
+    with served(Endpoint(b"".join(map(frame, HELLO[:7])) + ending)) as url:
+        assert (await read(HttpChatTransport(url)))[:7] == list(HELLO[:7])
 
 
 async def test_a_server_without_tls_is_named() -> None:
@@ -290,18 +312,46 @@ async def test_an_answer_that_is_cancelled_is_stopped_too() -> None:
     endpoint = Endpoint(frame(HELLO[0]), holds=True)
     with served(endpoint) as url:
         async with HttpChatTransport(url) as transport:
-            begun = asyncio.Event()
+            start = asyncio.Event()
 
             async def consume(stream: AsyncIterator[Any]) -> None:
                 async for _ in stream:
-                    begun.set()
+                    start.set()
 
             task = asyncio.create_task(consume(await transport.send_messages(REQUEST)))
-            await begun.wait()
+            await start.wait()
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
     assert [request[1] for request in endpoint.requests] == ["", "/c 1/stop"]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [{"type": "error", "errorText": "No."}, {"type": "abort"}, {"type": "finish"}],
+    ids=["error", "abort", "finish"],
+)
+@pytest.mark.parametrize("is_done", [True, False], ids=["with [DONE]", "still open"])
+async def test_an_answer_that_has_ended_is_not_stopped(ending: Any, is_done: bool) -> None:
+    frames = [*map(frame, HELLO[:1]), frame(ending), *([b"data: [DONE]\n\n"] if is_done else [])]
+    endpoint = Endpoint(frames, holds=not is_done)
+    with served(endpoint) as url:
+        async with HttpChatTransport(url) as transport:
+            stream = await transport.send_messages(REQUEST)
+            async for chunk in stream:
+                if chunk_to_json(chunk) == ending:
+                    break
+            await stream.aclose()  # type: ignore[attr-defined]
+    assert [request[:2] for request in endpoint.requests] == [("POST", "")]
+
+
+async def test_a_chat_does_not_stop_an_answer_that_failed() -> None:
+    endpoint = Endpoint([frame(HELLO[0]), frame({"type": "error", "errorText": "No."}), b"data: [DONE]\n\n"])
+    with served(endpoint) as url:
+        async with Chat(url) as chat:
+            with pytest.raises(StreamFailed, match="No"):
+                await chat.send("hi")
+    assert [request[:2] for request in endpoint.requests] == [("POST", "")]
 
 
 async def test_a_stop_that_nobody_hears_is_told() -> None:
@@ -324,15 +374,15 @@ def test_settings_that_make_no_sense_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "stream_url"),
     [
         ("http://h/api/chat", "http://h/api/chat/a%2Fb/stream"),
         ("http://h/api/chat/", "http://h/api/chat/a%2Fb/stream"),
         ("http://h/api/chat?key=1", "http://h/api/chat/a%2Fb/stream?key=1"),
     ],
 )
-def test_a_chat_id_is_one_segment_of_the_path(url: str, found: str) -> None:
-    assert append_path(url, "a/b", "stream") == found
+def test_a_chat_id_is_one_segment_of_the_path(url: str, stream_url: str) -> None:
+    assert append_path(url, "a/b", "stream") == stream_url
     with pytest.raises(InvalidSetting, match="a chat id must not be"):
         append_path(url, "..", "stream")
 
@@ -351,8 +401,8 @@ async def test_a_foreign_endpoint_can_be_served_with_what_our_server_adds() -> N
     assert endpoint.requests[0][2]["messages"][0]["parts"] == [{"type": "text", "text": "hi"}]
 
 
-def in_process(answer: Any, **options: Any) -> HttpChatTransport:
-    http = httpx2.ASGITransport(app=ChatApp(answer, metrics=False, **options))
+def in_process(agent: Any, **options: Any) -> HttpChatTransport:
+    http = httpx2.ASGITransport(app=ChatApp(agent, metrics=False, **options))
     return HttpChatTransport("http://localhost/api/chat", http=http)
 
 
@@ -377,26 +427,26 @@ async def test_a_description_of_another_kind_counts_as_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "error"),
     [
         (Limits(maximum_file_bytes=30), "note.txt is too large"),
         (Limits(maximum_files=1), "2 files; http://localhost/api/chat takes at most 1"),
         (Limits(maximum_bytes=60), "the files are too large"),
     ],
 )
-async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, said: str, tmp_path: Path) -> None:
-    asked: list[str] = []
+async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, error: str, tmp_path: Path) -> None:
+    texts: list[str] = []
     note = tmp_path / "note.txt"
     note.write_text("Some words.")
 
     def agent(turn: Any) -> str:
-        asked.append(turn.text)
+        texts.append(turn.text)
         return "Thank you."
 
     async with in_process(agent, settings=Settings(limits=limits)) as transport, Chat(transport) as chat:
-        with pytest.raises(FileTooLarge, match=said):
+        with pytest.raises(FileTooLarge, match=error):
             await chat.send("Look", files=[note, note])
-    assert asked == []
+    assert texts == []
 
 
 async def test_files_within_the_limits_are_sent(tmp_path: Path) -> None:
@@ -406,6 +456,55 @@ async def test_files_within_the_limits_are_sent(tmp_path: Path) -> None:
         await chat.send("Look", files=[note])
         assert chat.last is not None
         assert chat.last.text == "1"
+
+
+@contextmanager
+def endpoint_with_limits(limits: Callable[[Request], Awaitable[Response]]) -> Iterator[tuple[Endpoint, str]]:
+    """An endpoint that is not ours, beside a route that is called as ours."""
+    endpoint = Endpoint()
+    endpoint.app.routes.append(Route("/api/limits", limits))
+    with served(endpoint) as url:
+        yield endpoint, url
+
+
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "something else"])
+async def test_a_server_that_does_not_tell_its_limits_is_asked_once_and_gets_the_files(
+    is_silent: bool, tmp_path: Path
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+    paths: list[str] = []
+
+    async def limits(request: Request) -> Response:
+        paths.append(request.url.path.removeprefix("/app"))
+        if is_silent:
+            await asyncio.sleep(60)
+        return PlainTextResponse("Something else.", 500)
+
+    with endpoint_with_limits(limits) as (endpoint, url):
+        async with asyncio.timeout(30), HttpChatTransport(url) as transport, Chat(transport) as chat:
+            for _ in range(2):
+                await chat.send("Look", files=[note])
+    assert [request[:2] for request in endpoint.requests] == [("POST", ""), ("POST", "")]
+    assert paths == ["/api/limits"]
+
+
+async def test_limits_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(600):
+            yield b" "
+            await asyncio.sleep(0.1)
+
+    async def limits(_request: Request) -> Response:
+        return StreamingResponse(drip(), media_type="application/json")
+
+    with endpoint_with_limits(limits) as (endpoint, url):
+        async with asyncio.timeout(30), Chat(url) as chat:
+            await chat.send("Look", files=[note])
+    assert [request[:2] for request in endpoint.requests] == [("POST", "")]
 
 
 async def test_a_server_that_is_away_is_reported_by_the_request_itself(tmp_path: Path) -> None:

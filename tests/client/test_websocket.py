@@ -85,32 +85,32 @@ async def test_there_may_be_nothing_to_resume(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "error"),
     [
         (Limits(maximum_file_bytes=30), "note.txt is too large: ws://.*/ws takes files of 22 bytes"),
         (Limits(maximum_files=1), "2 files; ws://.*/ws takes at most 1"),
     ],
 )
-async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, said: str, tmp_path: Path) -> None:
+async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, error: str, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("Some words.")
-    asked: list[str] = []
+    texts: list[str] = []
 
     def noting(turn: Turn) -> str:
-        asked.append(turn.text)
+        texts.append(turn.text)
         return f"{len(turn.files)} files"
 
     async with limited(noting, limits) as transport, Chat(transport) as chat:
-        with pytest.raises(FileTooLarge, match=said):
+        with pytest.raises(FileTooLarge, match=error):
             await chat.send("Look", files=[tmp_path / "note.txt", tmp_path / "note.txt"])
-    assert asked == []
+    assert texts == []
 
 
 async def test_files_within_the_limits_are_sent_and_the_server_is_asked_with_the_headers(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("Some words.")
-    seen: list[str] = []
+    credentials: list[str] = []
 
     async def authorize(request: Any, _chat_id: str, _action: str) -> Identity:
-        seen.append(request.headers["authorization"])
+        credentials.append(request.headers["authorization"])
         return Identity("ada")
 
     def counting(turn: Turn) -> str:
@@ -120,11 +120,11 @@ async def test_files_within_the_limits_are_sent_and_the_server_is_asked_with_the
         answer = await chat.send("Look", files=[tmp_path / "note.txt"])
         assert answer is not None
         assert answer.text == "1 files"
-        found = await transport.limits()
-        assert found is not None
-        assert found.maximum_files == 3
+        limits = await transport.limits()
+        assert limits is not None
+        assert limits.maximum_files == 3
         assert [each.name for each in await transport.agents()] == ["counting"]
-    assert set(seen) == {"Bearer abc"}
+    assert set(credentials) == {"Bearer abc"}
 
 
 async def test_files_go_to_a_socket_without_limits(tmp_path: Path) -> None:
@@ -180,11 +180,11 @@ async def test_an_address_without_a_socket_is_refused(served: Served) -> None:
 
 @pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (1, 2)])
 async def test_a_socket_that_could_not_be_opened_is_tried_again(retries: int, attempts: int) -> None:
-    seen: list[str] = []
+    paths: list[str] = []
 
     async def fail_once(connection: ServerConnection, request: Request) -> None:
-        seen.append(request.path)
-        if len(seen) == 1:
+        paths.append(request.path)
+        if len(paths) == 1:
             connection.transport.abort()
 
     async def answer(connection: ServerConnection) -> None:
@@ -201,20 +201,20 @@ async def test_a_socket_that_could_not_be_opened_is_tried_again(retries: int, at
             else:
                 with pytest.raises(ConnectionLost, match="cannot connect to"):
                     await read(transport)
-    assert len(seen) == attempts
+    assert len(paths) == attempts
 
 
 async def test_a_request_that_may_have_arrived_is_not_repeated() -> None:
-    asked: list[str] = []
+    request_ids: list[str] = []
 
     async def leaving(connection: ServerConnection, request_id: str) -> None:
-        asked.append(request_id)
+        request_ids.append(request_id)
         await connection.close(1012, "going")
 
     async with answering(leaving) as transport:
         with pytest.raises(ConnectionLost, match="1012"):
             await read(transport)
-    assert len(asked) == 1
+    assert len(request_ids) == 1
 
 
 def test_retries_that_make_no_sense_are_named() -> None:

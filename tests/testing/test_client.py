@@ -65,10 +65,10 @@ def strangers_app(body: Iterable[bytes]) -> FastAPI:
 
 
 def wsgi_app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    asked = json.loads(environ["wsgi.input"].read())
+    body = json.loads(environ["wsgi.input"].read())
     assert (environ["REQUEST_METHOD"], environ["PATH_INFO"]) == ("POST", "/api/chat")
     assert environ["HTTP_X_TEAM"] == "blue"
-    assert asked["trigger"] == "submit-message"
+    assert body["trigger"] == "submit-message"
     start_response("200 OK", [("Content-Type", "text/event-stream")])
     yield from PLAIN
 
@@ -90,6 +90,14 @@ def test_every_kind_of_app_is_asked_alike(usechat_client: Clients, target: Any) 
     answer.assert_legal(sdk="any")
     assert answer.error is None
     assert "".join(answer.deltas) == answer.text
+
+
+def test_a_stream_that_was_cut_off_is_not_legal(usechat_client: Clients) -> None:
+    cut = [frame for frame in PLAIN if b'"finish"' not in frame and b"[DONE]" not in frame]
+    answer = usechat_client(strangers_app(cut)).ask("Paris")
+    with pytest.raises(AssertionError, match=r"UC407 There is no finish: the response"):
+        answer.assert_legal()
+    usechat_client(strangers_app([*cut, b"data: [DONE]\n\n"])).ask("Paris").assert_legal()
 
 
 def test_a_wsgi_app_gets_the_request_as_its_standard_says(usechat_client: Clients) -> None:
@@ -137,13 +145,13 @@ def test_what_cannot_answer_is_named() -> None:
 
 def test_a_tool_that_returns_none_fails_with_the_rule_the_frame_and_the_remedy(usechat_client: Clients) -> None:
     call = {"toolCallId": "c1", "toolName": "weather", "input": {}}
-    broken = frames(
+    body = frames(
         {"type": "start", "messageId": "m1"},
         {"type": "tool-input-available", **call},
         {"type": "tool-output-available", "toolCallId": "c1"},  # what exclude_none makes of an output of None
         {"type": "finish"},
     )
-    answer = usechat_client(strangers_app(broken)).ask("Paris")
+    answer = usechat_client(strangers_app(body)).ask("Paris")
     with pytest.raises(AssertionError) as failure:
         answer.assert_legal(sdk="any")
     text = str(failure.value)
@@ -206,6 +214,12 @@ def test_without_a_secret_nothing_can_be_redacted(usechat_client: Clients, secre
         usechat_client(weather).ask("hi").assert_redacted(*secrets)
 
 
+def test_nothing_is_redacted_where_there_is_no_endpoint(usechat_client: Clients) -> None:
+    answer = usechat_client(ChatApp(weather), path="/api/chatt").ask("hi")
+    with pytest.raises(AssertionError, match=r"there is no endpoint: POST http.*/api/chatt answered 404"):
+        answer.assert_redacted("sk-1234")
+
+
 async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
     if turn.approvals:
         yield parts.ToolResult("c2", "gone") if turn.approvals[0].approved else parts.ToolDenied("c2")
@@ -220,16 +234,16 @@ async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
 
 @pytest.mark.parametrize(("approve", "state"), [(True, "output-available"), (False, "output-denied")])
 def test_tools_and_approvals_are_answered_as_scripted(usechat_client: Clients, approve: bool, state: str) -> None:
-    asked: list[Any] = []
+    inputs: list[Any] = []
 
-    def location(given: Any) -> str:
-        asked.append(given)
+    def location(tool_input: Any) -> str:
+        inputs.append(tool_input)
         return "Paris"
 
     tools = {"location": location}
     app = ChatApp(asking, settings=Settings(sdk="7"))
     answer = usechat_client(app, tools=tools, approve=approve).ask("go")
-    assert asked == [{"exact": True}]
+    assert inputs == [{"exact": True}]
     assert [tool.state for tool in answer.tools] == ["output-available", state]
     assert answer.text == "You are in Paris. Done."
     assert len(answer.exchanges) == 3
@@ -518,13 +532,13 @@ def test_an_app_that_returns_without_a_response_is_an_error_of_the_answer(usecha
 
 
 def test_the_lifespan_of_an_app_begins_and_ends() -> None:
-    seen: list[str] = []
+    events: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             for _ in range(2):
                 event = (await receive())["type"]
-                seen.append(event)
+                events.append(event)
                 await send({"type": f"{event}.complete"})
             return
         await receive()
@@ -533,8 +547,8 @@ def test_the_lifespan_of_an_app_begins_and_ends() -> None:
 
     with AgentClient(app) as client:
         assert client.ask("hi").text == "Hello"
-        assert seen == ["lifespan.startup"]
-    assert seen == ["lifespan.startup", "lifespan.shutdown"]
+        assert events == ["lifespan.startup"]
+    assert events == ["lifespan.startup", "lifespan.shutdown"]
 
 
 def test_an_app_whose_startup_fails_cannot_be_asked() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from scripts.generate_docs import ROOT
 from tests.open_harness.scripted_models import Script, answering, call
-from usechat.cli.targets import load_object
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, default_registry, load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
+from usechat.targets import load_object
 from usechat.testing import AgentClient
 
 Clients = Callable[..., AgentClient]
@@ -62,7 +62,7 @@ def test_an_application_with_a_database_of_its_own_owns_the_history(
     for answer in answers:
         answer.assert_legal("any")
     assert [answer.text for answer in answers] == [
-        f"That was message {said}" for said in ("1: One", "3: Two", "3: Two")
+        f"That was message {text}" for text in ("1: One", "3: Two", "3: Two")
     ]
 
 
@@ -91,7 +91,7 @@ TASKS = {"tasks": [{"id": "t1", "title": "T", "description": "a form"}]}
 
 
 @pytest.mark.parametrize(
-    ("name", "models", "said"),
+    ("name", "models", "texts"),
     [
         ("chat-flow.yaml", lambda: Script(["Good ", "day."]).registry, ["Good day."]),
         (
@@ -112,9 +112,9 @@ TASKS = {"tasks": [{"id": "t1", "title": "T", "description": "a form"}]}
     ],
 )
 def test_a_flow_is_legal_for_every_release(
-    usechat_client: Clients, name: str, models: Callable[[], NodeRegistry], said: list[str]
+    usechat_client: Clients, name: str, models: Callable[[], NodeRegistry], texts: list[str]
 ) -> None:
     answer = usechat_client(served_flow(name, models())).ask("bees")
     answer.assert_legal("any")
     assert answer.error is None
-    assert all(text in answer.text for text in said), answer.text
+    assert all(text in answer.text for text in texts), answer.text

@@ -108,8 +108,8 @@ def test_failures_are_those_of_the_sdks(scripted_model: Models, answer: ModelAns
 
 
 def test_a_stream_may_break_off_with_an_error(scripted_model: Models) -> None:
-    broken = ModelAnswer(text="It ", error="Overloaded.", status=200)
-    model = scripted_model([broken, broken, broken])
+    answer = ModelAnswer(text="It ", error="Overloaded.", status=200)
+    model = scripted_model([answer, answer, answer])
     with openai_client(model) as client:
         with pytest.raises(openai.APIError, match="Overloaded"):
             list(client.chat.completions.create(model="m", messages=[USER], stream=True))

@@ -4,8 +4,9 @@
 :class:`HttpChatTransport` and :class:`WebSocketChatTransport` ask an endpoint, and can be served in turn.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from usechat.client.chat import (
@@ -76,8 +77,4 @@ _HOMES: Final = {
     "is_complete_with_tool_calls": "usechat.client.chat",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast
 
 from usechat.client.transport import HttpChatTransport
-from usechat.client.views import MessageView, ToolView, tool_parts_of
+from usechat.client.views import MessageView, ToolView
 from usechat.errors import InvalidSetting
 from usechat.ids import new_id
 from usechat.protocol import chunks
@@ -34,7 +34,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import Release, Since, release
 from usechat.protocol.request import ChatRequest, Trigger
-from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_tool, last_step, tool_parts_of
 from usechat.protocol.values import plain_json
 from usechat.sources import ChatTransport
 
@@ -52,7 +52,7 @@ __all__ = [
 Status: TypeAlias = Literal["ready", "submitted", "streaming", "error"]
 SendAutomatically: TypeAlias = Callable[[Sequence[UIMessage]], bool]
 OnToolCall: TypeAlias = Callable[[ToolView], Awaitable[None] | None]
-_Part: TypeAlias = dict[str, Any]
+_Part: TypeAlias = Mapping[str, Any]
 
 _CLIENT: Final[Mapping[str, Since]] = {
     "approvals": Since(None, 0, 0),
@@ -77,7 +77,7 @@ def is_complete_with_tool_calls(messages: Sequence[UIMessage]) -> bool:
     True
     """
     step = _last_step(messages)
-    calls = [index for index, part in enumerate(step) if _is_tool(part) and not part.get("providerExecuted")]
+    calls = [index for index, part in enumerate(step) if is_tool(part) and not part.get("providerExecuted")]
     if not calls:
         return False
     unfinished_text = any(part["type"] == "text" and part.get("state") != "done" for part in step[calls[-1] + 1 :])
@@ -95,20 +95,14 @@ def is_complete_with_approval_responses(messages: Sequence[UIMessage]) -> bool:
     >>> is_complete_with_approval_responses([{"id": "m1", "role": "assistant", "parts": [call]}])
     True
     """
-    states = [_approval_state(part) for part in _last_step(messages) if _is_tool(part)]
+    states = [_approval_state(part) for part in _last_step(messages) if is_tool(part)]
     return "approval-responded" in states and "" not in states
 
 
-def _last_step(messages: Sequence[UIMessage]) -> list[_Part]:
+def _last_step(messages: Sequence[UIMessage]) -> Sequence[_Part]:
     if not messages or messages[-1]["role"] != "assistant":
         return []
-    parts = cast("list[_Part]", messages[-1]["parts"])
-    starts = [index for index, part in enumerate(parts) if part["type"] == "step-start"]
-    return parts[starts[-1] + 1 :] if starts else parts
-
-
-def _is_tool(part: Mapping[str, Any]) -> bool:
-    return is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
+    return last_step(cast("list[_Part]", messages[-1]["parts"]))
 
 
 def _has_outcome(part: Mapping[str, Any]) -> bool:
@@ -176,8 +170,8 @@ class Update(NamedTuple):
 class Reply:
     """A request that runs, with the requests that the chat sends by itself after it.
 
-    Iterate it for every :class:`Update`, or await it; both wait for the end and raise what went wrong. To leave the
-    loop does not stop the request: call ``chat.stop()``.
+    Iterate it for every :class:`Update`, or await it for the last message of the chat, which is empty if there is none.
+    Both wait for the end and raise what went wrong. To leave the loop does not stop the request: call ``chat.stop()``.
 
     >>> import asyncio
     >>> import httpx2
@@ -213,7 +207,7 @@ class Reply:
         if self._keeps_updates:
             self._updates.put_nowait(Update(chunk))
 
-    def __await__(self) -> Generator[Any, None, MessageView | None]:
+    def __await__(self) -> Generator[Any, None, MessageView]:
         return self._wait().__await__()
 
     async def __aiter__(self) -> AsyncIterator[Update]:
@@ -221,7 +215,7 @@ class Reply:
             yield update
         await self._wait()
 
-    async def _wait(self) -> MessageView | None:
+    async def _wait(self) -> MessageView:
         self._keeps_updates = False
         if self._task is not None:
             await asyncio.wait({self._task})
@@ -229,7 +223,7 @@ class Reply:
                 self._task.result()  # raises what a function of the user raised: send_automatically_when
         if self.error is not None:
             raise self.error
-        return self._chat.last
+        return self._chat.last or MessageView({"id": "", "role": "assistant", "parts": []})
 
     async def _run(self, work: "Callable[[Reply], Coroutine[Any, Any, None]]") -> None:
         try:
@@ -286,7 +280,7 @@ class Chat:
         body: merged into each request.
         send_automatically_when: is asked after each answer, and after each tool output or approval, whether to send the
             messages again: :func:`is_complete_with_tool_calls`, :func:`is_complete_with_approval_responses` or a
-            function of your own.
+            your own function.
         on_tool_call: is called for every tool call that the server does not mark as executed by the provider; it may
             call :meth:`add_tool_output`.
         generate_id: makes the ids of the chat and of its messages.
@@ -514,13 +508,13 @@ class Chat:
         """Send the messages as they are: a message with an answered approval continues, else the last one."""
         message_id = self._last_id
         if self._behaves("approvals"):
-            answered = [
+            message_ids = [
                 message["id"]
                 for message in self.messages
                 if message["role"] == "assistant"
                 and any(part.get("state") == "approval-responded" for part in tool_parts_of(message))
             ]
-            message_id = self._answered_message_id or (answered[-1] if answered else message_id)
+            message_id = self._answered_message_id or (message_ids[-1] if message_ids else message_id)
         return self._send_approval(message_id, body)
 
     def _send_approval(self, message_id: str | None, body: Mapping[str, Any]) -> Reply:
@@ -587,7 +581,7 @@ class Chat:
             if not response.is_aborted:
                 raise
             cast("asyncio.Task[None]", response.task).uncancel()
-        except Exception as error:  # whatever it is, it ends the answer and is shown
+        except Exception as error:  # every failure ends the answer and is shown
             if not response.is_aborted:
                 reply.error = error
         finally:
@@ -625,9 +619,9 @@ class Chat:
         if chunk.provider_executed or response.builder is None:
             return
         part = next(part for part in response.builder.tool_parts() if part["toolCallId"] == chunk.tool_call_id)
-        called = self._on_tool_call(ToolView(plain_json(part)))
-        if called is not None:
-            await called
+        awaitable = self._on_tool_call(ToolView(plain_json(part)))
+        if awaitable is not None:
+            await awaitable
 
     # -- What is received.
 
@@ -745,12 +739,12 @@ class Chat:
         Returns the id of that message.
         """
         messages = self.messages
-        found = None
+        message_id = None
         for index, message in enumerate(messages):
             if any(map(is_meant, tool_parts_of(message))):
-                parts = [changed(part) if _is_tool(part) else part for part in cast("list[_Part]", message["parts"])]
+                parts = [changed(part) if is_tool(part) else part for part in cast("list[_Part]", message["parts"])]
                 self._messages[index] = cast("UIMessage", {**message, "parts": parts})
-                found = message["id"]
+                message_id = message["id"]
                 break
         if self._active is not None and self._active.builder is not None:
             self._active.is_live = False
@@ -758,14 +752,14 @@ class Chat:
                 new = changed(dict(part))
                 part.clear()
                 part.update(new)
-        return found
+        return message_id
 
     def _with_outcome(self, part: _Part, outcome: Mapping[str, Any]) -> _Part:
         state = "output-error" if "errorText" in outcome else "output-available"
-        kept = {key: value for key, value in part.items() if key not in ("output", "errorText")}
-        if self._behaves("outputs-drop-refused-approvals") and kept.get("approval", {}).get("approved") is not True:
-            kept.pop("approval", None)
-        return {**kept, "state": state, **outcome}
+        fields = {key: value for key, value in part.items() if key not in ("output", "errorText")}
+        if self._behaves("outputs-drop-refused-approvals") and fields.get("approval", {}).get("approved") is not True:
+            fields.pop("approval", None)
+        return {**fields, "state": state, **outcome}
 
     def _may_send_automatically(self, message_id: str | None) -> bool:
         return self._status not in ("streaming", "submitted") and self._sends_automatically(message_id)

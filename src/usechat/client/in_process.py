@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 import httpx2
 
 from usechat.errors import CannotAnswer, CannotStart
+from usechat.runs.settings import Settings
 from usechat.server.app import ChatApp
-from usechat.server.settings import Settings
 from usechat.sources import as_source
 
 __all__ = ["InProcessTransport", "asgi_app_of"]
@@ -80,7 +80,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
         call.task = task
-        status, headers = await call.begun
+        status, headers = await call.head
         return httpx2.Response(status, headers=headers, stream=call)
 
     async def aclose(self) -> None:
@@ -117,7 +117,7 @@ class _InProcessCall(httpx2.AsyncByteStream):
         self._body: bytes | None = body
         self._pieces: asyncio.Queue[bytes | BaseException] = asyncio.Queue(_AHEAD)
         self._is_left = asyncio.Event()
-        self.begun: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = loop.create_future()
+        self.head: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = loop.create_future()
         self.task: asyncio.Task[None] | None = None
         self._start: _Event | None = None
 
@@ -129,8 +129,8 @@ class _InProcessCall(httpx2.AsyncByteStream):
         except Exception as failure:  # an app that fails breaks its connection; a server would log it
             ending = error = httpx2.RemoteProtocolError(f"the app failed: {failure!r}")
             error.__cause__ = failure
-        if not self.begun.done():
-            self.begun.set_exception(error)
+        if not self.head.done():
+            self.head.set_exception(error)
         elif not self._is_left.is_set():
             await self._put(ending)
 
@@ -145,8 +145,8 @@ class _InProcessCall(httpx2.AsyncByteStream):
         if event["type"] == "http.response.start":
             self._start = event
         elif event["type"] == "http.response.body":
-            if not self.begun.done() and self._start is not None:
-                self.begun.set_result((self._start["status"], list(self._start.get("headers", []))))
+            if not self.head.done() and self._start is not None:
+                self.head.set_result((self._start["status"], list(self._start.get("headers", []))))
             if event.get("body") and not self._is_left.is_set():
                 await self._put(event["body"])
 

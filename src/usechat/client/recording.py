@@ -238,8 +238,10 @@ def _read_event(value: Any, exchanges: dict[int, RecordedExchange]) -> None:
     if not math.isfinite(event.at):
         raise ValueError(f"at is a number of seconds, not {event.at}")
     if event.request is not None:
-        asked = event.request
-        exchanges[event.exchange] = RecordedExchange(event.at, asked.method, asked.path, asked.body, asked.headers)
+        request = event.request
+        exchanges[event.exchange] = RecordedExchange(
+            event.at, request.method, request.path, request.body, request.headers
+        )
         return
     exchange = exchanges[event.exchange]
     if event.response is not None:
@@ -288,14 +290,18 @@ class StreamRecorder:
     def begin(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> int:
         """Write a request; return the number of its exchange."""
         self._count += 1
-        kept = {name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_REQUEST_HEADERS}
-        self._event(self._count, request={"method": method, "path": path, "headers": kept, "body": body})
+        recorded_headers = {
+            name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_REQUEST_HEADERS
+        }
+        self._event(self._count, request={"method": method, "path": path, "headers": recorded_headers, "body": body})
         return self._count
 
     def respond(self, exchange: int, status: int, headers: Mapping[str, str]) -> None:
         """Write the beginning of a response."""
-        kept = {name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_RESPONSE_HEADERS}
-        self._event(exchange, response={"status": status, "headers": kept})
+        recorded_headers = {
+            name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_RESPONSE_HEADERS
+        }
+        self._event(exchange, response={"status": status, "headers": recorded_headers})
 
     def data(self, exchange: int, frame: bytes) -> None:
         """Write a piece of a response."""
@@ -375,14 +381,14 @@ class RecordingProxy:
             self._recorder.end(exchange, "broken")
             return PlainTextResponse(f"The endpoint cannot be reached: {error}", 502)
         self._recorder.respond(exchange, response.status_code, response.headers)
-        passed = StreamingResponse(self._recorded(exchange, response), response.status_code)
+        page_response = StreamingResponse(self._recorded(exchange, response), response.status_code)
         # One by one: several cookies cannot be written as one header.
-        passed.raw_headers = [
+        page_response.raw_headers = [
             (name.lower(), value)
             for name, value in response.headers.raw
             if name.lower().decode("latin-1") not in _HOP_BY_HOP
         ]
-        return passed
+        return page_response
 
     async def _recorded(self, exchange: int, response: httpx2.Response) -> AsyncIterator[bytes]:
         data = bytearray()
@@ -515,9 +521,9 @@ def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: st
     True
     """
     for number, (old, new) in enumerate(zip(before.questions, after.questions, strict=False), 1):
-        found = _difference_of_answers(old, new, sdk)
-        if found is not None:
-            return f"answer {number}: {found}"
+        difference = _difference_of_answers(old, new, sdk)
+        if difference is not None:
+            return f"answer {number}: {difference}"
     counts = len(before.questions), len(after.questions)
     if counts[0] != counts[1]:
         return f"the number of answers was {counts[0]}, now it is {counts[1]}"
@@ -528,14 +534,14 @@ def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: st
     if old.status != new.status:
         return f"{_response(old, 'was')}, now {_response(new, 'is')}"
     (old_message, old_error), (new_message, new_error) = old.message(sdk), new.message(sdk)
-    found = None
+    difference = None
     if old_message is not None and new_message is not None:
-        found = _difference_of_messages(with_stable_ids(old_message), with_stable_ids(new_message))
-    if found is None and old_error != new_error:
-        found = f"the error was {json_text(old_error)}, now it is {json_text(new_error)}"
-    if found is None and (old.end == "broken") != (new.end == "broken"):
-        found = f"the connection was {_outcome(old)}, now it is {_outcome(new)}"
-    return found
+        difference = _difference_of_messages(with_stable_ids(old_message), with_stable_ids(new_message))
+    if difference is None and old_error != new_error:
+        difference = f"the error was {json_text(old_error)}, now it is {json_text(new_error)}"
+    if difference is None and (old.end == "broken") != (new.end == "broken"):
+        difference = f"the connection was {_outcome(old)}, now it is {_outcome(new)}"
+    return difference
 
 
 def _response(exchange: RecordedExchange, verb: str) -> str:
@@ -548,15 +554,15 @@ def _outcome(exchange: RecordedExchange) -> str:
 
 def _difference_of_messages(old: Any, new: Any) -> str | None:
     for number, (old_part, new_part) in enumerate(zip(old["parts"], new["parts"], strict=False), 1):
-        found = _difference(old_part, new_part, "")
-        if found is not None:
-            return f"part {number} ({old_part['type']}): {found}"
+        difference = _difference(old_part, new_part, "")
+        if difference is not None:
+            return f"part {number} ({old_part['type']}): {difference}"
     counts = len(old["parts"]), len(new["parts"])
     if counts[0] != counts[1]:
         longer, which = (old, "missing now") if counts[0] > counts[1] else (new, "new")
         return f"part {min(counts) + 1} ({longer['parts'][min(counts)]['type']}) is {which}"
-    found = _difference(old.get("metadata"), new.get("metadata"), "metadata")
-    return None if found is None else f"the message: {found}"
+    difference = _difference(old.get("metadata"), new.get("metadata"), "metadata")
+    return None if difference is None else f"the message: {difference}"
 
 
 def _difference(old: Any, new: Any, place: str) -> str | None:
@@ -568,13 +574,13 @@ def _difference(old: Any, new: Any, place: str) -> str | None:
                 return f"{inner} was {_shown(old[key])}, now it is missing"
             if key not in old:
                 return f"{inner} is new: {_shown(new[key])}"
-            found = _difference(old[key], new[key], inner)
-            if found is not None:
-                return found
+            difference = _difference(old[key], new[key], inner)
+            if difference is not None:
+                return difference
         return None
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         differences = (_difference(*pair, f"{place}[{index}]") for index, pair in enumerate(zip(old, new, strict=True)))
-        return next((found for found in differences if found is not None), None)
+        return next((difference for difference in differences if difference is not None), None)
     return None if json_text(old) == json_text(new) else f"{place} was {_shown(old)}, now it is {_shown(new)}"
 
 

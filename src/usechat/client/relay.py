@@ -18,7 +18,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ApprovalAnswer, ChatRequest
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.ui_messages import UIMessage, is_provider_executed
 from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
 
@@ -78,7 +78,7 @@ def with_native_approvals(request: ChatRequest, signed: Container[str] = ()) -> 
     """Return a request as the endpoint expects it: approvals asked through a tool are answered approval requests.
 
     The server that drives the relay signs approval requests that have no signature. The endpoint may not know that key,
-    so it gets only signatures of its own: those of the approvals in ``signed``.
+    so it gets only its own signatures: those of the approvals in ``signed``.
     """
     continued = request.continues
     answers = {answer.tool_call_id: answer for answer in request.approvals}
@@ -95,15 +95,15 @@ def _as_expected(message: UIMessage, answers: Mapping[str | None, ApprovalAnswer
     parts = cast("list[dict[str, Any]]", message["parts"])
     questions = [part["input"] for part in parts if _is_question(part)]
     signatures = {question["approvalId"]: question.get("signature") for question in questions}
-    kept = []
+    native_parts = []
     for part in parts:
         if _is_question(part):
             continue
         answer = answers.get(part.get("toolCallId"))
         if answer is not None and answer.approval_id in signatures:
             part = _answered(part, answer, signatures[answer.approval_id])  # noqa: PLW2901
-        kept.append(_with_known_signature(part, signed))
-    return cast("UIMessage", {**message, "parts": kept})
+        native_parts.append(_with_executor(_with_known_signature(part, signed)))
+    return cast("UIMessage", {**message, "parts": native_parts})
 
 
 def _is_question(part: Mapping[str, Any]) -> bool:
@@ -111,10 +111,16 @@ def _is_question(part: Mapping[str, Any]) -> bool:
 
 
 def _answered(part: dict[str, Any], answer: ApprovalAnswer, signature: Any) -> dict[str, Any]:
-    given = {"reason": answer.reason, "signature": signature}
+    details = {"reason": answer.reason, "signature": signature}
     approval = {"id": answer.approval_id, "approved": answer.approved}
-    approval |= {key: value for key, value in given.items() if value is not None}
+    approval |= {key: value for key, value in details.items() if value is not None}
     return {**part, "state": "approval-responded", "approval": approval}
+
+
+def _with_executor(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the part as the endpoint sent it: a call that waits for its approval may say otherwise who runs it."""
+    by_provider = is_provider_executed(part)
+    return part if by_provider is (part.get("providerExecuted") is True) else {**part, "providerExecuted": by_provider}
 
 
 def _with_known_signature(part: dict[str, Any], signed: Container[str]) -> dict[str, Any]:

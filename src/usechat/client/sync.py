@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, until :meth:`close`."""
+    """An event loop in its own thread, until :meth:`close`."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -87,8 +87,8 @@ class SyncReply:
         self._thread = thread
         self._reply = reply
 
-    def wait(self) -> MessageView | None:
-        """Wait for the end and return the last message."""
+    def wait(self) -> MessageView:
+        """Wait for the end and return the last message, which is empty if there is none."""
         return self._thread.wait_for(self._wait())
 
     def __iter__(self) -> Iterator[Update]:
@@ -96,7 +96,7 @@ class SyncReply:
         while (update := self._thread.wait_for(_next(updates))) is not None:
             yield update
 
-    async def _wait(self) -> MessageView | None:
+    async def _wait(self) -> MessageView:
         return await self._reply
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from usechat.cli import options as read
-from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, ServedApp
+from usechat.targets import CommonOptions, OptionGroup, ServedApp, TargetAgent
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -60,10 +60,10 @@ class AiSdkTarget:
             " repeatable")  # fmt: skip
         add("--insecure", action="store_true", help="accept every TLS certificate of the endpoint")
 
-    def open(self, target: str, options: AiSdkOptions, common: CommonOptions) -> ServedAnswer:
+    def open(self, target: str, options: AiSdkOptions, common: CommonOptions) -> TargetAgent:
         """Return a factory of the transport to the endpoint, so that it is closed when the server shuts down."""
         transport = _transport(target, options, common.idle_timeout)
-        return ServedAnswer(lambda: transport)
+        return TargetAgent(lambda: transport)
 
 
 def _transport(url: str, options: AiSdkOptions, idle_timeout: float | None) -> "Relay":

@@ -91,13 +91,13 @@ class _Lines:
 
 def _trimmed(line: list[Segment]) -> list[Segment]:
     """Return a line without the spaces at its end, unless they have a colour, as those of a code block do."""
-    kept = list(line)
-    while kept and not (kept[-1].style and kept[-1].style.bgcolor):
-        text = kept[-1].text.rstrip(" ")
+    segments = list(line)
+    while segments and not (segments[-1].style and segments[-1].style.bgcolor):
+        text = segments[-1].text.rstrip(" ")
         if text:
-            return [*kept[:-1], Segment(text, kept[-1].style)]
-        kept.pop()
-    return kept
+            return [*segments[:-1], Segment(text, segments[-1].style)]
+        segments.pop()
+    return segments
 
 
 class _Tail:
@@ -210,11 +210,11 @@ class AnswerPrinter:
         self._print_markdown(text)
 
     def _print_markdown(self, text: str) -> None:
-        """Print blocks for good, with one empty line after them whatever they are."""
+        """Print blocks for good, with exactly one empty line after them."""
         if text.strip():
             lines = list(map(_trimmed, self._console.render_lines(Markdown(text), pad=False)))
-            written = [number for number, line in enumerate(lines) if any(piece.text.strip() for piece in line)]
-            self._console.print(_Lines(lines[written[0] : written[-1] + 1] if written else []), "")
+            numbers = [number for number, line in enumerate(lines) if any(piece.text.strip() for piece in line)]
+            self._console.print(_Lines(lines[numbers[0] : numbers[-1] + 1] if numbers else []), "")
 
     def _think(self, block: str, count: int) -> None:
         began, before = self._thoughts[block]
@@ -311,7 +311,7 @@ class TerminalChat:
             history=InMemoryHistory(), completer=WordCompleter(names, sentence=True), input=keys, output=output
         )
         self._question: PromptSession[str] = PromptSession(input=keys, output=output)
-        # A session of its own: a session keeps the key bindings of its last prompt.
+        # Its own session, because a session keeps the key bindings of its last prompt.
         self._approval: PromptSession[str] = PromptSession(key_bindings=_approval_keys(), input=keys, output=output)
 
     async def run(self, *, resume: bool = False) -> None:

@@ -6,8 +6,9 @@ those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{cha
 Three things are added to what the JavaScript client does. A body that is not an event stream is an error that says what
 it was, where JavaScript shows an empty answer. An answer that is closed before its end is stopped on the server with
 ``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run continue.
-Before files are sent, a server that has the route ``limits`` beside ``{url}`` is asked for its limits: a file that
-exceeds them is not sent.
+Before the first files are sent, the server is asked for its limits, at the route ``limits`` beside ``{url}``: a file
+that exceeds them is not sent. A server that does not tell them within two seconds gets the files, and is not asked
+again.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from usechat.errors import (
     RequestRefused,
     TransportError,
 )
-from usechat.protocol.chunks import Chunk
+from usechat.protocol.chunks import AbortChunk, Chunk, ErrorChunk, FinishChunk
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, ChunkDecoder
 from usechat.protocol.values import json_text, plain_json
@@ -58,9 +59,13 @@ _Result = TypeVar("_Result")
 _MAXIMUM_ERROR: Final = 64 * 1024
 """Bytes of a body that are kept to say what it was."""
 _STOP_SECONDS: Final = 5.0
+_LIMITS_SECONDS: Final = 2.0
 _FIRST_PAUSE: Final = 0.2
 """Seconds before the first retry; each further one waits twice as long."""
 _NO_BODY: Final = 204
+_ENDINGS: Final = (ErrorChunk, AbortChunk, FinishChunk)
+"""The chunks after which nothing of an answer is left to stop."""
+_CUT_OFF: Final = "the stream ends without `finish` and without [DONE]; the answer may have more"
 _NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
 """Rules of the checker for a body that is something else than an event stream."""
 
@@ -191,8 +196,8 @@ class HttpChatTransport(Relay):
         await check_files(request, self)
         merged = msgspec.structs.replace(request, body={**self._body, **request.body})
         content = json_text(plain_json(self._prepare_body(merged))).encode()
-        sent = {"content-type": "application/json", **self._request_headers(), **headers}
-        response = await self._open("POST", self.url, sent, content)
+        request_headers = {"content-type": "application/json", **self._request_headers(), **headers}
+        response = await self._open("POST", self.url, request_headers, content)
         if response.status_code == _NO_BODY:
             await response.aclose()
             raise NotAStream("The response body is empty.", url=self.url)
@@ -209,13 +214,15 @@ class HttpChatTransport(Relay):
 
     async def agents(self) -> list[ServedAgent]:
         """Return the agents that the server offers; none if it is not a usechat server. The first is the default."""
-        found = await self._described("agents", _AgentList)
-        return [] if found is None else found.agents
+        listing = await self._described("agents", _AgentList)
+        return [] if listing is None else listing.agents
 
     async def limits(self) -> ServedLimits | None:
-        """Return how much one request may hold; ``None`` if the server does not say. It is asked once."""
+        """Return how much one request may hold; ``None`` if the server does not say at once. It is asked once."""
         if not self._has_asked_limits:
-            self._limits = await self._described("limits", ServedLimits)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LIMITS_SECONDS):
+                    self._limits = await self._described("limits", ServedLimits)
             self._has_asked_limits = True
         return self._limits
 
@@ -276,12 +283,14 @@ class HttpChatTransport(Relay):
 
     async def _chunks(self, response: httpx2.Response, stoppable: str | None) -> AsyncIterator[Chunk]:
         """Yield the chunks of a response; stop the answer on the server if the caller closes the iterator early."""
+        has_ended = False
         try:
             async for chunk in self._decoded(response):
+                has_ended = has_ended or isinstance(chunk, _ENDINGS)
                 yield chunk
         except (GeneratorExit, asyncio.CancelledError):
             await response.aclose()
-            if stoppable:
+            if stoppable and not has_ended:
                 await self.stop(stoppable)
             raise
         finally:
@@ -290,7 +299,7 @@ class HttpChatTransport(Relay):
     async def _decoded(self, response: httpx2.Response) -> AsyncIterator[Chunk]:
         decoder = ChunkDecoder(maximum_event_bytes=self._maximum_event_bytes)
         unread = bytearray()
-        is_stream = False
+        is_stream = has_ended = False
         url = str(response.request.url)
         with self._translated(url):
             async for data in response.aiter_bytes():
@@ -301,12 +310,16 @@ class HttpChatTransport(Relay):
                 if not is_stream:
                     unread += data[: _MAXIMUM_ERROR - len(unread)]
                 for chunk in chunks:
+                    has_ended = has_ended or isinstance(chunk, _ENDINGS)
                     yield chunk
         decoder.close()
         if not is_stream:
             finding = nothing_read(bytes(unread))
             if finding.rule in _NOT_STREAMS:
                 raise NotAStream(f"{url} is not a UI message stream: {finding.what}", url=url)
+        elif not has_ended and not decoder.is_done:
+            # A proxy that gives up may end the body properly.
+            raise ConnectionLost(f"lost the connection to {url}: {_CUT_OFF}", url=url)
 
     @contextlib.contextmanager
     def _translated(self, url: str) -> Any:
@@ -326,7 +339,7 @@ async def retried(
     retries: int,
     may_repeat: Callable[[ConnectionLost], bool] = lambda _error: True,
 ) -> _Result:
-    """Attempt something once and so many times more, with growing pauses, while it raises ``ConnectionLost``."""
+    """Attempt something, and up to ``retries`` times more, with growing pauses, while it raises ``ConnectionLost``."""
     pause = _FIRST_PAUSE
     for left in reversed(range(retries + 1)):
         try:
@@ -350,8 +363,8 @@ class DescribedServer(Protocol):
 
 async def check_files(request: ChatRequest, server: DescribedServer) -> None:
     """Raise ``FileTooLarge`` if the server would refuse the files of the user's message."""
-    held = [file for file in request.files if str(file.get("url", "")).startswith("data:")]
-    if not held:
+    files = [file for file in request.files if str(file.get("url", "")).startswith("data:")]
+    if not files:
         return
     try:
         limits = await server.limits()
@@ -360,14 +373,14 @@ async def check_files(request: ChatRequest, server: DescribedServer) -> None:
     if limits is None:
         return
     url = server.url
-    if len(held) > limits.maximum_files:
-        raise FileTooLarge(f"{len(held)} files; {url} takes at most {limits.maximum_files}", url=url)
-    for file in held:
+    if len(files) > limits.maximum_files:
+        raise FileTooLarge(f"{len(files)} files; {url} takes at most {limits.maximum_files}", url=url)
+    for file in files:
         if len(file["url"]) > limits.maximum_file_bytes:
             name = file.get("filename", "the file")
             most = limits.maximum_file_bytes * 3 // 4
             raise FileTooLarge(f"{name} is too large: {url} takes files of {most} bytes", url=url)
-    if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
+    if sum(len(file["url"]) for file in files) > limits.maximum_bytes:
         most = limits.maximum_bytes * 3 // 4
         raise FileTooLarge(f"the files are too large: {url} takes {most} bytes in all", url=url)
 

@@ -1,13 +1,13 @@
 """Read a ``UIMessage`` with Python's names: its text, tools, files, sources and data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from usechat.errors import RequestRefused
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import FileUIPart, UIMessage, text_of, tool_name, tool_parts_of
 
-__all__ = ["MessageView", "ToolView", "printable", "printable_failure", "tool_parts_of", "with_stable_ids"]
+__all__ = ["MessageView", "ToolView", "printable", "printable_failure", "with_stable_ids"]
 
 _LONGEST_BODY: Final = 500
 """Characters of a refusal's body that a terminal shows: an error page of a web server is longer."""
@@ -40,13 +40,6 @@ def printable_failure(error: Exception) -> str:
     return printable(f"{error.url} answered with status {error.status}{': ' if text else ''}{text}")
 
 
-def tool_parts_of(message: UIMessage) -> Iterator[dict[str, Any]]:
-    """Yield the tool parts of a message, of either kind."""
-    for part in cast("list[dict[str, Any]]", message["parts"]):
-        if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]):
-            yield part
-
-
 class ToolView:
     """One tool call of a message.
 
@@ -68,8 +61,7 @@ class ToolView:
     @property
     def name(self) -> str:
         """The tool's name."""
-        kind: str = self.part["type"]
-        return str(self.part.get("toolName", "")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")
+        return tool_name(self.part)
 
     @property
     def call_id(self) -> str:
@@ -171,7 +163,7 @@ class MessageView:
     @property
     def text(self) -> str:
         """The text parts, joined."""
-        return "".join(part["text"] for part in self._of("text"))
+        return text_of(self.message)
 
     @property
     def reasoning(self) -> str:
@@ -190,8 +182,8 @@ class MessageView:
         A call whose approval is asked through the tool ``approval`` is not one of them; that of the tool is.
         """
         waiting = [tool for tool in self.tools if tool.waits_for_approval or tool.waits_for_output]
-        asked = [tool.input.get("toolCallId") for tool in waiting if tool.asks_for_approval]
-        return [tool for tool in waiting if tool.call_id not in asked]
+        call_ids = [tool.input.get("toolCallId") for tool in waiting if tool.asks_for_approval]
+        return [tool for tool in waiting if tool.call_id not in call_ids]
 
     @property
     def files(self) -> list[FileUIPart]:
@@ -206,11 +198,11 @@ class MessageView:
     @property
     def data(self) -> dict[str, list[Any]]:
         """The application's data parts by name, without ``data-``; transient ones are not kept in a message."""
-        found: dict[str, list[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for part in self.parts:
             if part["type"].startswith("data-"):
-                found.setdefault(part["type"].removeprefix("data-"), []).append(part.get("data"))
-        return found
+                values.setdefault(part["type"].removeprefix("data-"), []).append(part.get("data"))
+        return values
 
     def _of(self, *kinds: str) -> list[Mapping[str, Any]]:
         return [part for part in self.parts if part["type"] in kinds]

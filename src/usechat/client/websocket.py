@@ -251,18 +251,18 @@ class _SocketAnswer:
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self._frames: asyncio.Queue[_Frame | UsechatError] = asyncio.Queue()
-        self._returned: list[_Frame] = []
+        self._unread_frames: list[_Frame] = []
         self._sequence = -1
 
     def put(self, frame: "_Frame | UsechatError") -> None:
         self._frames.put_nowait(frame)
 
     def put_back(self, frame: _Frame) -> None:
-        self._returned.append(frame)
+        self._unread_frames.append(frame)
 
     async def next(self) -> _Frame:
-        if self._returned:
-            return self._returned.pop()
+        if self._unread_frames:
+            return self._unread_frames.pop()
         frame = await self._frames.get()
         if isinstance(frame, UsechatError):
             raise frame

@@ -1,4 +1,4 @@
-"""Test an agent in five lines, whatever serves it.
+"""Test an agent in five lines: an app, a URL or the agent itself.
 
 .. code-block:: python
 
@@ -10,9 +10,11 @@
 
 The fixture is there as soon as usechat is installed. Without pytest, use :class:`AgentClient` as a context manager.
 :class:`ScriptedModel` is a model for the agent: a server that follows a script and rejects what the real APIs reject.
+:func:`check_adapter` checks the adapter of a framework.
 """
 
+from usechat.testing.adapters import check_adapter
 from usechat.testing.client import AgentClient, Exchange, TestedAnswer
 from usechat.testing.models import ModelAnswer, ModelCall, ScriptedModel
 
-__all__ = ["AgentClient", "Exchange", "ModelAnswer", "ModelCall", "ScriptedModel", "TestedAnswer"]
+__all__ = ["AgentClient", "Exchange", "ModelAnswer", "ModelCall", "ScriptedModel", "TestedAnswer", "check_adapter"]

@@ -47,6 +47,7 @@ Approve: TypeAlias = bool | Callable[[ToolView], bool]
 
 _IN_PROCESS: Final = "http://testserver"
 _FAILURES: Final = (TransportError, StreamFailed, ProtocolError)
+_NOT_FOUND: Final = 404
 _MOMENT: Final = 0.02
 
 
@@ -138,6 +139,9 @@ class TestedAnswer:
     >>> answer.assert_legal(sdk="any")
     """
 
+    __test__ = False
+    """pytest takes a class whose name begins with "Test" for tests, wherever it is imported."""
+
     def __init__(
         self,
         client: "AgentClient",
@@ -210,7 +214,8 @@ class TestedAnswer:
     def assert_legal(self, sdk: str = "any") -> None:
         """Assert that the clients of ``sdk`` accept every response of the turn, as ``usechat check`` judges it.
 
-        ``sdk`` is ``any`` for all releases, a major, or one release. A failure names rule, frame and remedy.
+        ``sdk`` is ``any`` for all releases, a major, or one release. A failure names rule, frame and remedy. A stream
+        without `finish` and without [DONE] fails, too: it was cut off, which clients do not notice.
         """
         lines = [line for exchange in self._streams() for line in self._problems(exchange, sdk)]
         if lines:
@@ -222,10 +227,15 @@ class TestedAnswer:
         The headers, the bodies, the decoded JSON and the joined deltas of all responses are searched. A secret is also
         found if it is escaped, or cut into several deltas or text parts.
 
+        Fails also if there is no endpoint (404): then no agent had a secret to keep.
         Raises :class:`~usechat.errors.InvalidSetting` without a secret, or for an empty one: every response holds that.
         """
         if not secrets or not all(secrets):
             raise InvalidSetting("assert_redacted needs at least one secret, and no secret may be empty")
+        for exchange in self.exchanges:
+            if exchange.status == _NOT_FOUND:
+                request = f"{exchange.method} {exchange.url}"
+                raise AssertionError(f"there is no endpoint: {request} answered 404; check the path")
         for place, text in self._received():
             for secret in secrets:
                 escaped = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
@@ -248,14 +258,14 @@ class TestedAnswer:
     def assert_resumes(self) -> None:
         """Assert that the same question can be resumed: a second reader gets the whole answer, and the first may go.
 
-        Asks the question once more, in a chat of its own.
+        Asks the question once more, in a new chat.
         """
         self._client.run(self._client.within_timeout(self._client.check_resume(self._asked())))
 
     def assert_stops(self, seconds: float = 5) -> None:
         """Assert that the same question can be stopped: nothing of the answer runs ``seconds`` after the stop.
 
-        Asks the question once more, in a chat of its own.
+        Asks the question once more, in a new chat.
         """
         self._client.run(self._client.within_timeout(self._client.check_stop(self._asked(), seconds)))
 
@@ -281,14 +291,20 @@ class TestedAnswer:
             continues=messages[-1] if messages else None,
         )
         report = check_capture(capture, [sdk])
-        found = []
+        rules = {problem.rule.id for problem in report.problems}
+        cut_off = _CUT_OFF if rules >= _CUT_OFF else frozenset()
+        lines = []
         for problem in report.problems:
-            if problem.rule.severity == "error":
+            if problem.rule.severity == "error" or problem.rule.id in cut_off:
                 frame = f"frame {problem.frame}" if problem.frame else "the response"
-                found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
-                found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
-                found.append(f"    AI SDK {', '.join(problem.sdks)}. To fix it: {problem.fix}")
-        return found
+                lines.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
+                lines += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
+                lines.append(f"    AI SDK {', '.join(problem.sdks)}. To fix it: {problem.fix}")
+        return lines
+
+
+_CUT_OFF: Final = frozenset({"UC407", "UC109"})
+"""The rules of a stream that was cut off."""
 
 
 def _whole(body: str) -> list[str]:
@@ -322,15 +338,15 @@ def _joined_deltas(values: Iterable[Any]) -> Iterator[str]:
 
     The two differ if the deltas of several parts are interleaved.
     """
-    joined: dict[str, list[str]] = {}
+    by_type: dict[str, list[str]] = {}
     by_part: dict[str, dict[str, list[str]]] = {}
     for chunk in values:
         text = chunk.get("delta", chunk.get("inputTextDelta")) if isinstance(chunk, dict) else None
         if isinstance(text, str):
             kind, part = str(chunk.get("type")), str(chunk.get("id", chunk.get("toolCallId")))
-            joined.setdefault(kind, []).append(text)
+            by_type.setdefault(kind, []).append(text)
             by_part.setdefault(kind, {}).setdefault(part, []).append(text)
-    yield from map("".join, joined.values())
+    yield from map("".join, by_type.values())
     for parts in by_part.values():
         yield "".join(text for texts in parts.values() for text in texts)
 
@@ -360,7 +376,7 @@ class AgentClient:
         CannotAnswer: ``target`` is nothing that can answer a chat.
         CannotStart: the app does not start.
 
-    The app runs in a thread of its own. Call the methods from one thread.
+    The app runs in its own thread. Call the methods from one thread.
 
     >>> with AgentClient(lambda turn: f"You said: {turn.text}") as client:
     ...     client.ask("hi").text
@@ -384,7 +400,7 @@ class AgentClient:
         self._tools = dict(tools)
         self._approve = approve
         self._is_answering = False
-        self._answered: set[tuple[str, str]] = set()
+        self._answered_calls: set[tuple[str, str]] = set()
         """The calls that were answered in this turn, with their states: what is asked again is not answered again."""
         self._thread = LoopThread()
         self._in_process: InProcessTransport | None = None
@@ -478,7 +494,7 @@ class AgentClient:
         first: float | None = None
         error: Exception | None = None
         reply: Reply | None = start()
-        self._answered = set()
+        self._answered_calls = set()
         try:
             async with asyncio.timeout(self._timeout):
                 while reply is not None:
@@ -516,9 +532,9 @@ class AgentClient:
         reply = None
         for tool in [] if last is None or last.role != "assistant" else last.tools:
             question = (tool.call_id, tool.state)
-            if question in self._answered:
+            if question in self._answered_calls:
                 continue
-            self._answered.add(question)
+            self._answered_calls.add(question)
             if tool.waits_for_output and tool.name == APPROVAL_TOOL and self._approve is not None:
                 # How a usechat server asks clients of AI SDK 5, which have no approvals.
                 reply = self._chat.add_tool_output(tool.call_id, {"approved": self._approves(tool)})
@@ -547,7 +563,7 @@ class AgentClient:
         transport = self._new_transport(stop_route=False)
         url = append_path(transport.url, chat.id, "stream")
         first = await transport.send_messages(request)
-        begun = await anext(aiter(first), None)
+        first_chunk = await anext(aiter(first), None)
         try:
             resumed = await transport.reconnect_to_stream(chat.id)
         except RequestRefused as error:
@@ -561,13 +577,15 @@ class AgentClient:
         received = [chunk async for chunk in resumed]
         if not received or not isinstance(received[0], chunks.StartChunk):
             raise AssertionError(f"a resumed stream begins with the start of its message, not with {received[:1]}")
-        if isinstance(begun, chunks.StartChunk) and begun.message_id != received[0].message_id:
-            raise AssertionError(f"another message was resumed: {begun.message_id} became {received[0].message_id}")
+        if isinstance(first_chunk, chunks.StartChunk) and first_chunk.message_id != received[0].message_id:
+            raise AssertionError(
+                f"another message was resumed: {first_chunk.message_id} became {received[0].message_id}"
+            )
         if not isinstance(received[-1], chunks.FinishChunk):
             raise AssertionError(f"the answer did not come to its end after its first reader had gone: {received[-1:]}")
 
     async def check_stop(self, question: str, seconds: float) -> None:
-        """Ask, stop at the first content; raise AssertionError if something still runs after so many seconds."""
+        """Ask, stop at the first content; raise AssertionError if something still runs ``seconds`` later."""
         chat = self._new_chat()
         reply = chat.send(question)
         async for update in reply:

@@ -235,21 +235,23 @@ class ScriptedModel:
     async def _respond(self, request: Request) -> Response:
         try:
             body = await _read(request)
-            given = body.get("input")
-            items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+            prompt = body.get("input")
+            items = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
             previous = body.get("previous_response_id")
             if previous is not None and previous not in self._responses:
                 raise _Refused(f"Previous response with id '{previous}' not found.")
-            known = self._responses.get(previous, []) if previous else []
-            _check_response_items([*known, *(items or [])], self._reasoned)
+            history = self._responses.get(previous, []) if previous else []
+            _check_response_items([*history, *(items or [])], self._reasoned)
             answer = self._next(body)
         except _Refused as error:
             return self._openai_error(error)
         output = list(_response_output(answer, len(self.requests)))
+        if output and output[0]["type"] == "reasoning" and "reasoning.encrypted_content" in (body.get("include") or ()):
+            output[0]["encrypted_content"] = f"encrypted-{output[0]['id']}"
         if output and output[0]["type"] == "reasoning":
             self._reasoned |= {item["id"]: output[0]["id"] for item in output[1:]}
         response = _response_envelope(body, len(self.requests), output, "completed")
-        self._responses[response["id"]] = [*known, *(items or []), *output]
+        self._responses[response["id"]] = [*history, *(items or []), *output]
         if body.get("stream"):
             return self._events(_paced(_response_events(response, answer), answer), named=True)
         return JSONResponse(response)
@@ -368,8 +370,13 @@ def _chat_chunks(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
     for piece in answer.texts:
         yield chunk({"content": piece})
     for index, call in enumerate(answer.calls):
-        begun = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-        yield chunk({"tool_calls": [begun]})
+        tool_call = {
+            "index": index,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": ""},
+        }
+        yield chunk({"tool_calls": [tool_call]})
         for piece in _cut(json.dumps(call.arguments)):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     if answer.error is not None:
@@ -400,7 +407,7 @@ def _check_response_items(items: list[Any], reasoned: Mapping[str, str]) -> None
             calls[item["call_id"]] = True
         elif kind == "reasoning":
             following = items[index + 1] if index + 1 < len(items) else {}
-            if following.get("type") not in ("message", "function_call", "reasoning"):
+            if not _may_follow_reasoning(following):
                 raise _Refused(
                     f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
                 )
@@ -411,12 +418,19 @@ def _check_response_items(items: list[Any], reasoned: Mapping[str, str]) -> None
         raise _Refused(f"No tool output found for function call {unanswered[0]}.")
 
 
+def _may_follow_reasoning(item: _Json) -> bool:
+    """Tell whether an item is what a model makes after its reasoning; one without a type is a message."""
+    if item.get("type", "message") == "message":
+        return item.get("role") == "assistant"
+    return item["type"] in ("function_call", "reasoning")
+
+
 def _check_reasoning(items: list[Any], reasoned: Mapping[str, str]) -> None:
     """Check that items come with the reasoning they were sent with; ``reasoned`` has its id by the item's."""
-    known = {item.get("id") for item in items}
+    ids = {item.get("id") for item in items}
     for item in items:
         needed = reasoned.get(item.get("id") or "")
-        if needed is not None and needed not in known:
+        if needed is not None and needed not in ids:
             raise _Refused(
                 f"Item '{item['id']}' of type '{item.get('type')}' was provided without its required 'reasoning' item:"
                 f" '{needed}'."
@@ -480,9 +494,9 @@ def _response_events(response: _Json, answer: ModelAnswer) -> Iterator[_Json]:
 
 
 def _response_steps(response: _Json, answer: ModelAnswer) -> Iterator[_Json]:
-    begun = {**response, "output": [], "status": "in_progress", "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+    snapshot = {**response, "output": [], "status": "in_progress", "usage": None}
+    yield {"type": "response.created", "response": snapshot}
+    yield {"type": "response.in_progress", "response": snapshot}
     for index, item in enumerate(response["output"]):
         place = {"output_index": index, "item_id": item["id"]}
         empty: dict[str, _Json] = {
@@ -491,13 +505,13 @@ def _response_steps(response: _Json, answer: ModelAnswer) -> Iterator[_Json]:
             "function_call": {"arguments": ""},
             "mcp_call": {"arguments": "", "output": None},
         }
-        added = {**item, **empty.get(item["type"], {})} | ({"status": "in_progress"} if "status" in item else {})
-        yield {"type": "response.output_item.added", "output_index": index, "item": added}
+        new_item = {**item, **empty.get(item["type"], {})} | ({"status": "in_progress"} if "status" in item else {})
+        yield {"type": "response.output_item.added", "output_index": index, "item": new_item}
         yield from _response_item(item, place, answer)
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     if answer.error is not None:
         failure = {"code": "server_error", "message": answer.error}
-        yield {"type": "response.failed", "response": {**begun, "status": "failed", "error": failure}}
+        yield {"type": "response.failed", "response": {**snapshot, "status": "failed", "error": failure}}
         return
     if answer.is_cut_off:
         cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
