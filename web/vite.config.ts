@@ -25,6 +25,18 @@ const onlyWoff2 = {
   },
 };
 
+/** Lays out diagrams in the order of their source: without this, an edge that leads back moves its node to the end. */
+const inOrderOfSource = {
+  name: "in-order-of-source",
+  enforce: "pre" as const,
+  transform(code: string, id: string) {
+    if (!id.includes("/beautiful-mermaid/dist/")) return undefined;
+    const order = '"elk.layered.considerModelOrder.strategy": "NODES_AND_EDGES",';
+    if (!code.includes(order)) throw new Error("beautiful-mermaid has other options for its layout than those of 1.1.3");
+    return code.replace(order, `${order} "elk.layered.cycleBreaking.strategy": "MODEL_ORDER",`);
+  },
+};
+
 /** Writes the licences of a worker's packages: `build.license` knows those of the page alone. */
 const workerLicences = (): Plugin => ({
   name: "worker-licences",
@@ -38,6 +50,16 @@ const workerLicences = (): Plugin => ({
   },
 });
 
+/** Writes the licences of the fonts: `build.license` knows packages with code alone. */
+const fontLicences = (): Plugin => ({
+  name: "font-licences",
+  generateBundle() {
+    const fonts = new URL("node_modules/@fontsource-variable/", import.meta.url).pathname;
+    const source = `# Licenses of the fonts\n\n${readdirSync(fonts).sort().map((name) => licenceOf(fonts + name)).join("\n")}`;
+    this.emitFile({ type: "asset", fileName: "licenses-fonts.md", source });
+  },
+});
+
 function licenceOf(directory: string): string {
   const { name, version, license } = JSON.parse(readFileSync(`${directory}/package.json`, "utf8")) as Record<string, string>;
   const file = readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
@@ -48,7 +70,7 @@ function licenceOf(directory: string): string {
 // so that it works under a strict Content-Security-Policy.
 export default defineConfig({
   base: "./",
-  plugins: [onlyWoff2, react(), tailwindcss()],
+  plugins: [onlyWoff2, inOrderOfSource, fontLicences(), react(), tailwindcss()],
   resolve: { alias: parsers },
   define: { AI_SDK_RELEASE: JSON.stringify(ai.version) },
   worker: { format: "es", plugins: () => [workerLicences()] },

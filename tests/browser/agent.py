@@ -68,6 +68,22 @@ graph TD
 no such diagram
 ```
 """
+FLOWCHARTS: Final = """```mermaid
+graph TD; A-->B; B-- maybe -->C[Sea; sky];
+```
+
+```mermaid
+flowchart TD
+  A[Start] --> B{Fine?}
+  B -->|yes| C[Done]
+  B -->|no| A
+```
+
+```mermaid
+graph TD
+  A[
+```
+"""
 SECTION: Final = """
 
 ## Section NUMBER
@@ -109,6 +125,17 @@ BLOCKS: Final = (
 )
 """100 kB of few blocks, each of which is far longer than a piece that the page draws at once."""
 TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
+DOLLARS: Final = r"""Let $x$ be small and $a_1 + b^2 = \frac{1}{2}$.
+
+It costs $5 here and $6 there, or $7-$8, and $HOME is set.
+
+`$y$` stays.
+"""
+TITLES: Final[Mapping[str, Any]] = {
+    "title": "Sold tickets",
+    "series": {"adults": [3, 4], "children": [1, 2], "dogs": [0, 1]},
+    "kind": "bar",
+}
 FORMULAS: Final = r"""Inline \(a^2 + b^2\) and a display:
 
 \[ \frac{1}{2} \]
@@ -190,11 +217,11 @@ async def _question(turn: Turn) -> Said:
         yield f"You answered {json.dumps([output.output for output in turn.tool_outputs])}"
         return
     kind = turn.text.split()[1]
-    for number, (tool, asked) in enumerate(QUESTIONS[kind]):
+    for number, (tool, arguments) in enumerate(QUESTIONS[kind]):
         call_id = f"call-q-{number}"  # the same whenever it is asked
         if kind == "seat":
             yield Data("interrupt", {"id": call_id, "toolCallId": call_id, "value": SEAT}, call_id)
-        yield ToolCall(call_id, tool, asked, dynamic=True)
+        yield ToolCall(call_id, tool, arguments, dynamic=True)
 
 
 def _saying(text: str) -> Callable[[Turn], Said]:
@@ -209,6 +236,40 @@ async def _drawn(_turn: Turn) -> Said:
     yield Data("loading", {"percent": 40, "label": "Reading files"}, "loading")
     yield Data("sales", {"series": [{"name": "2025", "values": [3, 5, 2]}], "labels": ["a", "b", "c"]})
     yield Data("cities", [{"name": "Lisbon", "people": 567131}, {"name": "Porto", "people": 231800}])
+
+
+async def _titled(_turn: Turn) -> Said:
+    """Data with a title, and values that are no text."""
+    yield Data("bars", TITLES)
+    yield Data("week", [{"day": "Monday", "isOpen": True}, {"day": "Sunday", "isOpen": False}])
+
+
+async def _team(_turn: Turn) -> Said:
+    """Two agents, one after the other."""
+    yield Data("agent", {"name": "Researcher"}, id="1", lane="1")
+    yield Text("I have read it.", lane="1")
+    yield Data("agent", {"name": "Writer"}, id="2", lane="2")
+    yield Text("I write it down.", lane="2")
+
+
+async def _flights(turn: Turn) -> Said:
+    """Two tools at once, the second of which has a title."""
+    yield ToolCall("call-f1", "search_flights", {"from": "BER", "to": "LIS", "isDirect": True})
+    yield ToolCall("call-f2", "look_up", {"city": "Lisbon"}, title="Read the forecast")
+    await _held(turn)
+    yield ToolResult("call-f1", [{"flightNumber": "TP 531", "price": 129}])
+    yield ToolResult("call-f2", {"degrees": 21})
+    yield "There is a flight."
+
+
+async def _lines(turn: Turn) -> Said:
+    """As many paragraphs as the message says; the last after a gate."""
+    count = int(turn.text.split()[1])
+    for number in range(1, count + 1):
+        if number == count:
+            await _held(turn)
+        yield f"Line {number} of the answer.\n\n"
+        await asyncio.sleep(0.01)
 
 
 async def _balance(_turn: Turn) -> Said:
@@ -297,6 +358,13 @@ async def _sources(_turn: Turn) -> Said:
     yield SourceUrl("source-1", "https://example.org/page", "The page")
     yield File(PICTURE, "image/gif")
     yield Data("weather", {"city": "Lisbon", "degrees": 21})
+
+
+async def _wiki(_turn: Turn) -> Said:
+    """Sources without a title."""
+    yield "See both."
+    yield SourceUrl("source-1", "https://en.wikipedia.org/wiki/Lisbon")
+    yield SourceUrl("source-2", "https://www.example.org/")
 
 
 async def _broken(_turn: Turn) -> Said:
@@ -394,9 +462,9 @@ async def _files(turn: Turn) -> Said:
 
 
 async def _approved(turn: Turn) -> Said:
-    for given in turn.approvals:
-        call_id = given.tool_call_id or ""
-        if given.approved:
+    for approval in turn.approvals:
+        call_id = approval.tool_call_id or ""
+        if approval.approved:
             yield ToolResult(call_id, {"deleted": "notes.txt"})
             if "slowly" in turn.text:
                 async for word in _count(turn):
@@ -478,14 +546,19 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "deep": _saying(DEEP),
     "diagram": _saying(DIAGRAM),
     "document": _saying(DOCUMENT),
+    "dollars": _saying(DOLLARS),
     "drawn": _drawn,
     "evil": _evil,
     "fail": _fail,
     "files": _files,
+    "flights": _flights,
     "flow": _flow,
+    "flowcharts": _saying(FLOWCHARTS),
     "footnotes": _saying("A claim[^1].\n\n" + "Some words.\n\n" * 100 + "[^1]: The source."),
     "formulas": _saying(FORMULAS),
+    "hebrew": _saying("| שם | מספר |\n|---|---|\n| אחת | 1 |\n"),
     "image": _saying(f"![a dot]({PICTURE}) and ![elsewhere](https://example.org/spy.png)"),
+    "lines": _lines,
     "long": _long,
     "many": _many,
     "markdown": _markdown,
@@ -502,8 +575,11 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "sources": _sources,
     "table": _saying(WIDE_TABLE),
     "tasks": _saying(TASKS),
+    "team": _team,
     "think": _think,
+    "titled": _titled,
     "tools": _tools,
     "usage": _usage,
+    "wiki": _wiki,
     "wordy": _saying(WORDY_TABLE),
 }

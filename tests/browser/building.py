@@ -28,7 +28,7 @@ def page_with_hook(major: int, output: Path) -> Path:
 
 
 def front_end(directory: Path, output: Path) -> Path:
-    """Build a front end of its own with Vite."""
+    """Build a separate front end with Vite."""
     install(directory)
     return build(directory, output)
 

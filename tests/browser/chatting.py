@@ -60,16 +60,16 @@ def go_on(page: Page) -> None:
 
 def hold_the_next(page: Page, url: str) -> list[Route]:
     """Hold the next request to an address; it is in the list once it was made."""
-    held: list[Route] = []
+    routes: list[Route] = []
 
     def hold(route: Route) -> None:
-        if held:
+        if routes:
             route.fallback()
         else:
-            held.append(route)
+            routes.append(route)
 
     page.route(url, hold)  # with `times=1` the last handler that expires lets go what others hold
-    return held
+    return routes
 
 
 def expect_copied(page: Page, text: str) -> None:

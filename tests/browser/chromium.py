@@ -1,7 +1,8 @@
-"""A real Chromium: the system's, or the one that an npm package carries."""
+"""A real Chromium: the one that an npm package carries, with its fonts, so that pages look the same everywhere."""
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,13 @@ class Chromium(NamedTuple):
 
 
 def find_chromium() -> Chromium:
-    """Return the Chromium that ``USECHAT_CHROMIUM`` names, that of the system, or the one that npm brings."""
-    named = os.environ.get("USECHAT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if named:
+    """Return the Chromium that ``USECHAT_CHROMIUM`` names, or the one that npm brings.
+
+    The npm package has one for Linux on x86-64 alone; elsewhere it is that of the system.
+    """
+    is_carried = (sys.platform, platform.machine()) == ("linux", "x86_64")
+    system = None if is_carried else next(filter(None, map(shutil.which, NAMES)), None)
+    if named := os.environ.get("USECHAT_CHROMIUM") or system:
         return Chromium(named, {})
     with (CARRIED / ".npmrc").open(encoding="utf-8") as lock:  # one test worker unpacks, the others wait
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -49,7 +54,7 @@ def _carried() -> Chromium:
     unpacked.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(unpacked), "AWS_EXECUTION_ENV": "AWS_Lambda_nodejs22.x"}
     script = "import chromium from '@sparticuz/chromium'; process.stdout.write(await chromium.executablePath());"
-    found = subprocess.run(
+    process = subprocess.run(
         [NODE / "node", "--input-type=module", "-e", script],
         cwd=CARRIED,
         env=environment,
@@ -62,7 +67,7 @@ def _carried() -> Chromium:
         fonts.write_text(fonts.read_text().replace("/tmp/fonts", str(fonts.parent)))
     libraries = [str(path) for path in unpacked.glob("**/lib") if path.is_dir()]
     return Chromium(
-        found.stdout,
+        process.stdout,
         {"LD_LIBRARY_PATH": os.pathsep.join(libraries), "FONTCONFIG_FILE": str(fonts), "HOME": str(unpacked)},
     )
 

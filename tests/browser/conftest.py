@@ -1,7 +1,7 @@
 """A real Chromium that shows the real page of a real server."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import allow_all
 
 SCREENSHOTS: Final = Path(__file__).parent / "screenshots"
+HAS_FAILED: Final = pytest.StashKey[bool]()
 OpenPage = Callable[..., Page]
 
 
@@ -29,8 +30,10 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def chromium(playwright: Playwright) -> Iterator[Browser]:
-    found = find_chromium()
-    browser = playwright.chromium.launch(executable_path=found.path, args=list(ARGUMENTS), env={**found.environment})
+    installation = find_chromium()
+    browser = playwright.chromium.launch(
+        executable_path=installation.path, args=list(ARGUMENTS), env={**installation.environment}
+    )
     yield browser
     browser.close()
 
@@ -45,12 +48,18 @@ def page_served(
     description: str = "",
     auth: bool = False,
     suggestions: tuple[str, ...] = ("hello there",),
+    look: Mapping[str, Any] | None = None,
+    wrap: Callable[[Any], Any] = lambda app: app,
     **more: Any,
 ) -> Iterator[Served]:
-    """Serve an agent with the page in front, under the prefix ``/chat``; ``more`` is for its app."""
+    """Serve an agent with the page in front, under the prefix ``/chat``.
+
+    ``look`` is for the settings of the page, ``wrap`` puts something around the app of the chats, and ``more`` is for
+    that app.
+    """
     settings = Settings(limits=Limits(maximum_file_bytes=200_000, maximum_bytes=400_000))
     chats = ChatApp(agent, metrics=False, settings=settings, **more)
-    told = PageSettings(
+    page_settings = PageSettings(
         title=title,
         name=name,
         description=description,
@@ -58,8 +67,11 @@ def page_served(
         suggestions=suggestions,
         chats="chats" in more,
         share=more.get("share", False),
+        **{"inspector": True, **(look or {})},
     )
-    with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
+    with serving(
+        {"chat": WithPage(wrap(chats), settings=page_settings, authorize=allow_all, directory=directory)}
+    ) as served:
         yield served
         served.run(chats.shut_down()).result(PATIENCE)
 
@@ -81,7 +93,7 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def open_page(context: BrowserContext, served: Served, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
-    """Open the page; at the end the browser must not have complained, and its last picture is kept."""
+    """Open the page; at the end the browser must not have complained. A test that fails leaves its last picture."""
     complaints: list[str] = []
     pages: list[Page] = []
 
@@ -95,11 +107,24 @@ def open_page(context: BrowserContext, served: Served, request: pytest.FixtureRe
         return page
 
     yield open_one
-    SCREENSHOTS.mkdir(exist_ok=True)
-    for number, page in enumerate(pages):
-        name = re.sub(r"\W+", "-", request.node.name).strip("-")
-        page.screenshot(path=SCREENSHOTS / f"{name}-{number}.png")
+    if complaints or request.node.stash.get(HAS_FAILED, False):
+        _keep_pictures(request.node.name, pages)
     assert complaints == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test has failed, before its fixtures end."""
+    report = yield
+    item.stash[HAS_FAILED] = item.stash.get(HAS_FAILED, False) or report.failed
+    return report
+
+
+def _keep_pictures(test: str, pages: list[Page]) -> None:
+    SCREENSHOTS.mkdir(exist_ok=True)
+    name = re.sub(r"\W+", "-", test).strip("-")
+    for number, page in enumerate(page for page in pages if not page.is_closed()):
+        page.screenshot(path=SCREENSHOTS / f"{name}-{number}.png")
 
 
 def _complaint(message: ConsoleMessage) -> list[str]:

@@ -116,7 +116,7 @@ def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: O
     page = open_page(f"{demo.url}/page/?session_id=demo")
     page.get_by_label("Bearer token").fill(demo.token)
     ask(page, "tool")
-    expect(page.get_by_role("button", name="read_file Done")).to_be_visible()
+    expect(page.get_by_role("button", name="Read file Done")).to_be_visible()
     wait_until_idle(page)
     ask(page, "ask")
     page.get_by_role("button", name="Approve", exact=True).click()
@@ -124,13 +124,16 @@ def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: O
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("button", "said"), [("Approve", "Approved."), ("Deny", "Denied: none")])
+@pytest.mark.parametrize(
+    ("button", "text"),
+    [("Approve", "Approved."), ("Allow for this session", "Approved for this session."), ("Deny", "Denied: none")],
+)
 def test_our_page_approves_or_denies_a_tool_of_the_session(
-    open_page: OpenPage, demo: Demo, button: str, said: str
+    open_page: OpenPage, demo: Demo, button: str, text: str
 ) -> None:
     page = open_page(f"{demo.url}/page/?session_id=demo")
     page.get_by_label("Bearer token").fill(demo.token)
     ask(page, "approve")
     page.get_by_role("button", name=button, exact=True).click()
     wait_until_idle(page)
-    expect(page.get_by_text(said).last).to_be_visible()
+    expect(page.get_by_text(text).last).to_be_visible()

@@ -199,3 +199,63 @@ def test_the_chosen_command_is_in_sight(open_page: OpenPage) -> None:
     last = page.get_by_role("option").last
     expect(last).to_have_attribute("aria-selected", "true")
     expect(last).to_be_in_viewport(ratio=1)
+
+
+def test_what_was_typed_into_a_new_chat_is_there_in_the_next_one_until_it_is_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    page.fill("#prompt", "half a thought")
+    page.goto(page.url.partition("?")[0])
+    expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.press("#prompt", "Enter")
+    wait_until_idle(page)
+    page.get_by_role("button", name="New chat").first.click()
+    expect(page.locator("#prompt")).to_have_value("")
+    page.goto(page.url.partition("?")[0])
+    expect(page.locator("#prompt")).to_have_value("")
+
+
+def test_an_address_without_a_chat_says_so(open_page: OpenPage) -> None:
+    page = open_page()
+    notice = page.get_by_text("There is no chat at this address")
+    page.reload()
+    page.wait_for_load_state("networkidle")
+    expect(notice).to_be_hidden()  # a new chat has an address, too
+    page.goto(page.url.partition("?")[0] + "?chat=gone")
+    expect(notice).to_be_visible()
+    ask(page, "hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    expect(notice).to_be_hidden()
+
+
+def test_the_notice_of_a_deleted_chat_covers_no_input(open_page: OpenPage) -> None:
+    page = open_page()
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(page.url.partition("?")[0])
+        ask(page, f"hello {width}")
+        wait_until_idle(page)
+        if width == 390:
+            page.get_by_role("button", name="Chats", exact=True).click()
+        delete_chat(page, f"hello {width}")
+        notice = page.get_by_role("status").filter(has=page.get_by_role("button", name="Undo")).bounding_box()
+        prompt = page.locator("form[aria-label=Message]").bounding_box()
+        assert notice is not None
+        assert prompt is not None
+        assert notice["y"] + notice["height"] <= prompt["y"]
+        page.get_by_role("button", name="Undo").click()
+
+
+def test_the_command_palette_has_headings(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog")
+    expect(palette.get_by_role("group", name="Commands").get_by_role("option", name="New chat")).to_be_visible()
+    expect(palette.get_by_role("group", name="Chats").get_by_role("option")).to_have_text(["hello there"])
+    page.keyboard.type("hello")
+    expect(palette.get_by_role("group", name="Commands")).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("hello there")

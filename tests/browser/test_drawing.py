@@ -51,9 +51,9 @@ def expect_shape(page: Page, expected: str) -> None:
     try:
         page.wait_for_function(f"(expected) => ({shape})() === expected", arg=expected, polling=300)
     except Error:
-        drawn = page.evaluate(shape)
-        same = next((at for at, pair in enumerate(zip(drawn, expected, strict=False)) if len({*pair}) > 1), 0)
-        assert drawn[max(0, same - 100) : same + 300] == expected[max(0, same - 100) : same + 300]
+        actual = page.evaluate(shape)
+        same = next((at for at, pair in enumerate(zip(actual, expected, strict=False)) if len({*pair}) > 1), 0)
+        assert actual[max(0, same - 100) : same + 300] == expected[max(0, same - 100) : same + 300]
         raise
 
 
@@ -67,8 +67,8 @@ def wait_until_complete(page: Page) -> None:
 
 def wait_until_drawn(page: Page) -> None:
     """Wait for the end of an odd answer."""
-    drawn = "(end) => document.querySelector('.markdown')?.textContent.includes(end)"
-    page.wait_for_function(drawn, arg=END.strip(), polling=300, timeout=120_000)
+    has_end = "(end) => document.querySelector('.markdown')?.textContent.includes(end)"
+    page.wait_for_function(has_end, arg=END.strip(), polling=300, timeout=120_000)
     wait_until_complete(page)
 
 
@@ -118,9 +118,9 @@ def test_an_answer_that_arrives_at_once_is_drawn_over_many_frames(open_page: Ope
     }""")
     ask(page, f"odd {name} at once")
     wait_until_drawn(page)
-    drawn = page.evaluate("window.frames_.filter(Boolean)")
-    assert sum(drawn) > 2500
-    assert max(drawn) < 1500
+    sizes = page.evaluate("window.frames_.filter(Boolean)")
+    assert sum(sizes) > 2500
+    assert max(sizes) < 1500
 
 
 def test_all_that_was_said_is_drawn_if_the_reader_cannot_be_loaded(open_page: OpenPage) -> None:
@@ -144,4 +144,5 @@ def test_an_answer_that_is_stopped_in_its_middle_is_drawn_so_far(open_page: Open
 def test_the_view_follows_an_answer_that_arrives_at_once(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "odd nested at once")
+    page.get_by_role("button", name="Scroll to the end").click()
     expect(page.get_by_text(END.strip())).to_be_in_viewport(timeout=60_000)

@@ -61,10 +61,10 @@ def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: 
     page = open_page()
     ask(page, "parallel please")
     expect(page.get_by_role("alert")).to_be_visible()
-    said = page.get_by_label("Assistant").inner_text()
-    assert re.findall(r"^(plan|search-\d+|look|Words of [\w-]+)", said, re.MULTILINE)[:8] == [
-        *("plan", "look", "plan", "Words of plan"),  # the name of the tool, and what it looks for
-        *("search-0", "look", "search-0", "Words of search-0"),
+    text = page.get_by_label("Assistant").inner_text()
+    assert re.findall(r"^(plan|search-\d+|Look|For: [\w-]+|Words of [\w-]+)", text, re.MULTILINE)[:8] == [
+        *("plan", "Look", "For: plan", "Words of plan"),  # the name of the tool, and what it looks for
+        *("search-0", "Look", "For: search-0", "Words of search-0"),
     ]
     expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)
 
@@ -99,3 +99,14 @@ def test_the_edge_of_the_flow_is_dragged_and_stays_there(open_page: OpenPage) ->
     assert flow.evaluate("panel => panel.clientWidth") in (499, 500)
     page.reload()
     expect(edge).to_have_attribute("aria-valuenow", "500")
+
+
+@pytest.mark.parametrize(("width", "is_open"), [(1280, True), (1279, False)])
+def test_the_flow_opens_by_itself_where_there_is_room(open_page: OpenPage, width: int, is_open: bool) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": width, "height": 860})
+    page.reload()
+    ask(page, "flow please")
+    wait_until_idle(page)
+    expect(page.get_by_role("button", name="Flow", exact=True)).to_have_attribute("aria-pressed", str(is_open).lower())
+    expect(page.get_by_role("complementary", name="Flow")).to_have_count(int(is_open))

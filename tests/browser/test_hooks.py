@@ -14,8 +14,8 @@ from tests.browser.test_recovery import wait_for_the_count
 
 @pytest.fixture(scope="module", params=[5, 6], ids=["5", "6"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    built = page_with_hook(request.param, tmp_path_factory.mktemp("page"))
-    with page_served(answer, directory=built) as served:
+    directory = page_with_hook(request.param, tmp_path_factory.mktemp("page"))
+    with page_served(answer, directory=directory) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
@@ -30,7 +30,8 @@ def test_turn(open_page: OpenPage, address: str) -> None:
 def test_tool(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     ask(page, "tools please")
-    expect(page.get_by_role("button", name="search Done")).to_be_visible()
+    page.get_by_role("button", name="Used 2 tools").click()
+    expect(page.get_by_role("button", name="Search Done")).to_be_visible()
     expect(page.get_by_text("Division by zero.")).to_be_visible()
 
 
@@ -57,7 +58,7 @@ def test_reload_after_an_approval(open_page: OpenPage, address: str) -> None:
     """AI SDK 5 knows no approvals: its server asks by a call of the tool ``approval``."""
     page = open_page(address)
     ask(page, "approve slowly, held")
-    expect(page.get_by_role("group", name="Allow delete_file to run?")).to_have_count(1)
+    expect(page.get_by_role("group", name="Allow: Delete file?")).to_have_count(1)
     expect(page.get_by_role("form", name="Answer the question")).to_have_count(0)
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("number-10 ")).to_be_visible()

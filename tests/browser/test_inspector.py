@@ -5,8 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route
 
+from tests.browser.agent import answer
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, page_served
 from usechat.cli import main
 from usechat.client.recording import StreamRecording
 
@@ -46,9 +47,9 @@ def test_the_message_and_the_verdict(open_page: OpenPage) -> None:
     expect(inspector.get_by_label("Message", exact=True)).to_contain_text('"role": "assistant"')
     inspector.get_by_role("tab", name="Check").click()
     expect(inspector).to_contain_text("No problems found.")
-    asked = re.search(r"The page requested AI SDK (7\.[\d.]+),", inspector.inner_text())
-    assert asked is not None
-    expect(inspector).to_contain_text(f"AI SDK {asked[1]}: accepted")
+    match = re.search(r"The page requested AI SDK (7\.[\d.]+),", inspector.inner_text())
+    assert match is not None
+    expect(inspector).to_contain_text(f"AI SDK {match[1]}: accepted")
     expect(inspector).not_to_contain_text("AI SDK 5: accepted")
     inspector.get_by_role("button", name="Would other releases accept it?").click()
     for major in (5, 6, 7):
@@ -170,12 +171,23 @@ def test_a_frame_that_is_cut_off_is_shown_and_recorded(open_page: OpenPage, tmp_
 def test_a_file_that_is_no_recording_is_refused_in_a_sentence(open_page: OpenPage) -> None:
     page = open_page()
     page.get_by_role("button", name="Inspector").click()
-    broken = {
+    file = {
         "name": "a.jsonl",
         "mimeType": "application/jsonl",
         "buffer": b'{"usechat": "recording", "version": 1}\n{}\n',
     }
-    page.get_by_label("Recording", exact=True).set_input_files(broken)  # type: ignore[arg-type]
+    page.get_by_label("Recording", exact=True).set_input_files(file)  # type: ignore[arg-type]
     expect(page.get_by_role("alert")).to_contain_text(
         "This is not a recording: line 2: exchange undefined has no request"
     )
+
+
+def test_users_have_no_inspector(open_page: OpenPage) -> None:
+    with page_served(answer, look={"inspector": False}) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        ask(page, "hello there")
+        wait_until_idle(page)
+        expect(page.get_by_role("button", name="Inspector")).to_have_count(0)
+        page.get_by_role("button", name="Commands").click()
+        expect(page.get_by_role("dialog")).to_contain_text("Keyboard shortcuts")
+        expect(page.get_by_role("dialog")).not_to_contain_text("inspector")

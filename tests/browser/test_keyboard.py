@@ -20,13 +20,13 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
-def reach(page: Page, wanted: Locator, key: str = "Shift+Tab") -> None:
+def reach(page: Page, element: Locator, key: str = "Shift+Tab") -> None:
     """Go from one element to the next until this one has the focus."""
     for _ in range(60):
-        if wanted.evaluate("element => element === document.activeElement"):
+        if element.evaluate("element => element === document.activeElement"):
             return
         page.keyboard.press(key)
-    raise AssertionError(f"{key} does not reach {wanted}")
+    raise AssertionError(f"{key} does not reach {element}")
 
 
 def press(page: Page, name: str) -> None:
@@ -38,9 +38,9 @@ def press(page: Page, name: str) -> None:
 def choose(page: Page, title: str, item: str) -> None:
     """Choose from the menu of a chat with the arrows."""
     press(page, f"Options of {title}")
-    wanted = page.get_by_role("menuitem", name=item, exact=True)
-    expect(wanted).to_be_visible()
-    reach(page, wanted, "ArrowDown")
+    entry = page.get_by_role("menuitem", name=item, exact=True)
+    expect(entry).to_be_visible()
+    reach(page, entry, "ArrowDown")
     page.keyboard.press("Enter")
 
 

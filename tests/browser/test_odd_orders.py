@@ -13,6 +13,7 @@ from tests.browser.test_recovery import numbers, wait_for_the_count
 from tests.browser.test_states import scroll_up
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.browser.test_touch import DISTANCE_TO_END
+from tests.server.process import eventually
 from usechat.chats import MemoryChats
 
 
@@ -25,8 +26,8 @@ def storing() -> Iterator[str]:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
-def versions(page: Page) -> str:
-    return page.get_by_label("Assistant").get_by_role("group", name="Versions").inner_text().replace("\n", "")
+def expect_version(page: Page, version: str) -> None:
+    expect(page.get_by_label("Assistant").get_by_role("group", name="Versions")).to_have_text(version)
 
 
 def test_an_edit_waits_until_the_answer_is_complete(open_page: OpenPage, storing: str) -> None:
@@ -50,8 +51,8 @@ def test_an_edit_waits_until_the_answer_is_complete(open_page: OpenPage, storing
 
 
 def numbers_in_last(page: Page) -> list[int]:
-    said = page.get_by_label("Assistant").last.inner_text()
-    return [int(word.removeprefix("number-")) for word in said.split() if word.startswith("number-")]
+    text = page.get_by_label("Assistant").last.inner_text()
+    return [int(word.removeprefix("number-")) for word in text.split() if word.startswith("number-")]
 
 
 def test_an_answer_that_is_regenerated_twice_has_three_versions_and_a_stopped_one_is_one(
@@ -71,13 +72,13 @@ def test_an_answer_that_is_regenerated_twice_has_three_versions_and_a_stopped_on
     go_on(page)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
-    assert versions(page) == "3/3"
+    expect_version(page, "3/3")
     page.get_by_role("button", name="Earlier version").click()
     expect(page.get_by_text("end-of-count")).to_be_hidden()
-    assert versions(page) == "2/3"
+    expect_version(page, "2/3")
     page.get_by_role("button", name="Earlier version").click()
     expect(page.get_by_text("end-of-count")).to_be_visible()
-    assert versions(page) == "1/3"
+    expect_version(page, "1/3")
 
 
 @pytest.mark.parametrize("stores", [False, True], ids=["kept here", "stored"])
@@ -107,10 +108,10 @@ def test_the_keyboard_renames_a_chat_and_stays_where_it_was(open_page: OpenPage)
     wait_until_idle(page)
     entry = page.get_by_role("navigation").get_by_role("button", name="name me", exact=True)
     options = page.get_by_role("button", name="Options of name me")
-    for typed, key in (("   ", "Enter"), ("something else", "Escape")):
+    for title, key in (("   ", "Enter"), ("something else", "Escape")):
         options.press("Enter")
         page.get_by_role("menuitem", name="Rename").press("Enter")
-        page.get_by_label("Title").fill(typed)
+        page.get_by_label("Title").fill(title)
         page.keyboard.press(key)
         expect(entry).to_be_focused()
     page.keyboard.press("Tab")
@@ -137,7 +138,7 @@ def test_an_approval_that_was_given_offline_is_sent_by_another_try(
     expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
     page.context.set_offline(False)
     expect(page.get_by_role("alert")).to_contain_text("The connection was lost before the answer was complete.")
-    expect(page.get_by_role("button", name="delete_file Answered")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete file Answered")).to_be_visible()
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_text("It is gone.")).to_be_visible()
     wait_until_idle(page)
@@ -152,7 +153,7 @@ def test_an_approval_that_was_given_offline_is_there_after_a_reload(open_page: O
     wait_until_idle(page)
     page.route("**/api/chat", lambda route: route.abort())
     page.get_by_role("button", name="Approve", exact=True).click()
-    expect(page.get_by_role("button", name="delete_file Answered")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete file Answered")).to_be_visible()
     page.reload()
     page.unroute("**/api/chat")
     page.get_by_role("button", name="Try again").click()
@@ -208,9 +209,9 @@ def test_an_agent_that_is_picked_while_another_answers_gets_the_next_message(ope
     go_on(page)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
-    with page.expect_request(lambda request: request.method == "POST") as sent:
+    with page.expect_request(lambda request: request.method == "POST") as request_info:
         ask(page, "hello there")
-    assert (sent.value.post_data_json or {})["agent"] == "two"
+    assert (request_info.value.post_data_json or {})["agent"] == "two"
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     expect(page.get_by_role("button", name="Agent: two")).to_be_visible()
 
@@ -278,7 +279,13 @@ def test_an_enlarged_page_scrolls_in_one_direction_only(open_page: OpenPage, wid
         wait_until_idle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(page.locator("#prompt")).to_be_in_viewport(ratio=1)
-    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_in_viewport(ratio=1)
+    approve = page.get_by_role("button", name="Approve", exact=True)
+
+    def is_reached() -> bool:
+        approve.scroll_into_view_if_needed()  # the question is at the top, and the view is low
+        return bool(approve.evaluate("(it) => it.getBoundingClientRect().bottom <= innerHeight"))
+
+    eventually(is_reached, "the button can be scrolled into view")  # the page may still bring the question to the top
 
 
 def test_nothing_moves_by_itself_where_motion_is_unwanted(open_page: OpenPage) -> None:

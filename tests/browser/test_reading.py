@@ -1,15 +1,18 @@
 """What an answer holds can be read: long code, wide tables, formulas, task lists, data, on paper and on a phone."""
 
 import re
+from functools import partial
 from itertools import pairwise
 from urllib.parse import unquote
 
 import pytest
+from playwright.sync_api import Locator, Page
 
 from tests.browser.agent import DOCUMENT, LONG_CODE, PICTURE
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.markdown_texts import DEEP
+from tests.conformance.served import eventually
 
 
 def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
@@ -31,6 +34,13 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     )
 
 
+def follows_the_wheel(page: Page, box: Locator) -> bool:
+    """Turn the wheel over a box. While the page goes to a question, the box may have left the pointer by then."""
+    box.hover()
+    page.mouse.wheel(120, 0)
+    return bool(box.evaluate("box => box.scrollLeft > 0"))
+
+
 def test_wide_code_and_a_wide_table_follow_the_wheel(open_page: OpenPage) -> None:
     page = open_page()
     page.set_viewport_size({"width": 700, "height": 860})
@@ -40,9 +50,7 @@ def test_wide_code_and_a_wide_table_follow_the_wheel(open_page: OpenPage) -> Non
     ):
         ask(page, text)
         wait_until_idle(page)
-        box.hover()
-        page.mouse.wheel(120, 0)
-        page.wait_for_function("box => box.scrollLeft > 0", arg=box.element_handle())
+        eventually(partial(follows_the_wheel, page, box), f"the box of {text!r} follows the wheel")
     assert page.evaluate("document.documentElement.scrollLeft") == 0
 
 
@@ -94,8 +102,8 @@ def test_a_list_a_table_and_a_paragraph_of_100_kilobytes_are_one_each(open_page:
     answer.get_by_role("button", name="Copy table").click()
     rows = [row.split("\t")[0] for row in page.evaluate("navigator.clipboard.readText()").splitlines()]
     assert rows == ["name", *(f"row {number}" for number in range(1, 1001))]
-    said = answer.locator("p").last.inner_text()
-    assert [int(number) for number in re.findall(r"The sentence (\d+) has some words, and code\.", said)] == list(
+    text = answer.locator("p").last.text_content() or ""
+    assert [int(number) for number in re.findall(r"The sentence (\d+) has some words, and code\.", text)] == list(
         range(1, 701)
     )
     expect(answer.locator("details")).to_have_text("Opened and closed.")
@@ -129,7 +137,9 @@ def test_an_inline_image_is_shown(open_page: OpenPage) -> None:
     ask(page, "image please")
     wait_until_idle(page)
     expect(page.get_by_role("img", name="a dot")).to_have_attribute("src", PICTURE)
-    expect(page.get_by_text("[Image blocked: elsewhere]")).to_be_visible()
+    elsewhere = page.get_by_role("link", name="Image on example.org ↗")
+    expect(elsewhere).to_have_attribute("href", "https://example.org/spy.png")
+    expect(elsewhere).to_have_attribute("title", "elsewhere")
 
 
 def test_html_that_holds_no_code_in_its_preformatted_text_is_shown(open_page: OpenPage) -> None:
@@ -194,7 +204,7 @@ def test_the_labels_of_a_chart_can_be_read_on_a_phone(open_page: OpenPage) -> No
     page.set_viewport_size({"width": 390, "height": 780})
     ask(page, "drawn please")
     wait_until_idle(page)
-    chart = page.get_by_role("img", name="sales: 2025 3, 5, 2")
+    chart = page.get_by_role("img", name="Sales: 2025 3, 5, 2")
     expect(chart.locator("text")).to_have_text(["0", "2", "4", "6", "a", "b", "c"])
     heights = chart.locator("text").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
     assert min(heights) >= 12
@@ -213,7 +223,7 @@ def test_the_lines_of_a_chart_are_at_round_values_and_at_zero(open_page: OpenPag
     page = open_page()
     ask(page, "balance please")
     wait_until_idle(page)
-    chart = page.get_by_role("img", name="balance: euros -12, 31")
+    chart = page.get_by_role("img", name="Balance: euros -12, 31")
     expect(chart.locator("text")).to_have_text(["-20", "0", "20", "40"])
 
 
@@ -239,8 +249,8 @@ def test_data_is_drawn_by_its_kind(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "drawn please")
     expect(page.get_by_role("progressbar", name="Reading files")).to_have_attribute("aria-valuenow", "40")
-    expect(page.get_by_role("img", name="sales: 2025 3, 5, 2")).to_be_visible()
-    expect(page.get_by_role("cell", name="567131")).to_be_visible()
+    expect(page.get_by_role("img", name="Sales: 2025 3, 5, 2")).to_be_visible()
+    expect(page.get_by_role("cell", name="567,131")).to_be_visible()
 
 
 def test_an_empty_answer_says_so(open_page: OpenPage) -> None:
@@ -299,6 +309,14 @@ def test_a_text_is_copied_where_the_browser_gives_no_clipboard(open_page: OpenPa
     assert page.evaluate("() => navigator.clipboard.readText()") == "hello there"
 
 
+def test_sources_are_named_without_what_says_nothing(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "wiki please")
+    wait_until_idle(page)
+    sources = page.get_by_role("group", name="Sources")
+    expect(sources.get_by_role("link")).to_have_text(["wwikipedia.org/wiki/Lisbon", "eexample.org"])
+
+
 def test_the_page_has_one_main_heading(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("h1")).to_have_text("Support")
@@ -327,9 +345,64 @@ def test_a_mermaid_fence_is_an_image_that_is_drawn_on_use_and_stays_code_if_it_i
     assert "--fg:#ededf0" in unquote(str(image.get_attribute("src"))), "the dark theme has an image of its own"
 
 
+def test_a_flowchart_is_drawn_as_it_is_written_or_shown_as_source(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "flowcharts please")
+    wait_until_idle(page)
+    images = page.get_by_role("img", name="Diagram:")
+    expect(images).to_have_count(2)
+    first, second = (dict(labels_of(str(image.get_attribute("src")))) for image in images.all())
+    assert first.keys() == {"A", "B", "Sea; sky", "maybe"}
+    assert second["Start"] < second["Fine?"] < second["Done"]
+    expect(page.get_by_label("Code: mermaid")).to_have_text("graph TD\n  A[", use_inner_text=True)
+
+
+def labels_of(address: str) -> list[tuple[str, float]]:
+    """Return each text in an image, and how far down it stands."""
+    texts = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>([^<]*)<', unquote(address))
+    return [(text, float(y)) for y, text in texts]
+
+
 def test_a_picture_that_cannot_be_shown_is_a_file(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "broken picture")
     wait_until_idle(page)
     expect(page.get_by_role("link", name="PNG image")).to_be_visible()
     expect(page.get_by_role("button", name="View PNG image")).to_have_count(0)
+
+
+def test_a_clipboard_that_the_browser_refuses_is_told(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
+    page.get_by_role("button", name="Copy message").click()
+    expect(page.get_by_role("button", name="The browser refused to copy")).to_be_visible()
+
+
+def test_the_button_of_a_table_from_right_to_left_covers_no_head(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hebrew table")
+    wait_until_idle(page)
+    table = page.get_by_role("group", name="Table")
+    table.hover()
+    button = page.get_by_role("button", name="Copy table").bounding_box()
+    box = table.bounding_box()
+    assert button is not None
+    assert box is not None
+    assert button["x"] < box["x"] + 12, "it stands at the end of the line, on the left"
+
+
+def test_the_field_of_an_edit_is_as_high_as_its_text(open_page: OpenPage) -> None:
+    page = open_page()
+    page.fill("#prompt", "\n".join(f"line {number}" for number in range(1, 7)))
+    page.press("#prompt", "Enter")
+    wait_until_idle(page)
+    page.get_by_role("button", name="Edit").click()
+    field = page.get_by_label("Edit message")
+    assert field.evaluate("field => field.scrollHeight - field.clientHeight") <= 1
+    before = field.evaluate("field => field.clientHeight")
+    assert before >= 6 * 20
+    field.press("Shift+Enter")
+    assert field.evaluate("field => field.clientHeight") > before
+    assert field.evaluate("field => getComputedStyle(field).fieldSizing") == "fixed", "it needs no new CSS"

@@ -1,21 +1,23 @@
 """Stop, reload, a cut network: the answer is one, and whole."""
 
+import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.agent import GATES, open_gates
+from tests.browser.agent import GATES, answer, open_gates
 from tests.browser.chatting import ask, chat_id, expect, go_on, hold_the_next, wait_until_idle, wait_until_stored
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, page_served
 from tests.conformance.served import Served, eventually
 from usechat.protocol.sse import encode_frame
 from usechat.server.response import DISCONNECTED
 
 
 def numbers(page: Page) -> list[int]:
-    return [int(found) for found in re.findall(r"number-(\d+)", page.get_by_label("Assistant").inner_text())]
+    return [int(digits) for digits in re.findall(r"number-(\d+)", page.get_by_label("Assistant").inner_text())]
 
 
 def wait_for_the_count(page: Page) -> None:
@@ -37,10 +39,10 @@ def test_stop_ends_the_answer_and_keeps_it(open_page: OpenPage) -> None:
     assert stopped.value.status == 204
     wait_until_idle(page)
     expect(page.get_by_role("alert")).to_be_hidden()
-    said = page.get_by_label("Assistant").inner_text()
+    text = page.get_by_label("Assistant").locator(".markdown").inner_text()
     ask(page, "hello after that")
     expect(page.get_by_text("You said: hello after that")).to_be_visible()
-    assert page.get_by_label("Assistant").first.inner_text() == said, "nothing came after the stop"
+    assert page.get_by_label("Assistant").first.locator(".markdown").inner_text() == text, "nothing came after the stop"
 
 
 def test_a_reload_in_the_middle_goes_on(open_page: OpenPage) -> None:
@@ -58,6 +60,68 @@ def test_a_cut_network_resumes_by_itself(open_page: OpenPage, served: Served) ->
     served.cut()
     wait_for_the_count(page)
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+class CleanCut:
+    """Ends the body of the first answer properly in its middle, as a proxy does that gives up."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.is_done = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        cuts = scope["type"] == "http" and scope["method"] == "POST" and not self.is_done
+        cut = asyncio.Event()
+
+        async def send_some(message: Any) -> None:
+            if cut.is_set():
+                return
+            if cuts and b"number-10 " in message.get("body", b""):
+                self.is_done = True
+                cut.set()
+                message = {**message, "more_body": False}
+            await send(message)
+
+        await self.app(scope, receive, send_some)
+
+
+def test_an_answer_that_a_proxy_cuts_off_cleanly_is_resumed(open_page: OpenPage) -> None:
+    with page_served(answer, wrap=CleanCut) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        ask(page, "count held")
+        expect(page.get_by_text("number-40 ")).to_be_visible()
+        wait_for_the_count(page)
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_the_notice_of_a_lost_connection_goes_when_the_answer_goes_on(open_page: OpenPage, served: Served) -> None:
+    page = open_page()
+    ask(page, "count held")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.context.set_offline(True)
+    served.cut()
+    notice = page.get_by_text("The connection was lost. Reconnecting…")
+    expect(notice).to_be_visible()
+    page.context.set_offline(False)
+    expect(page.get_by_text("number-49 ")).to_be_visible()
+    expect(notice).to_be_hidden()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()  # the answer is not at its end
+    wait_for_the_count(page)
+
+
+def test_an_answer_that_was_stopped_says_so_and_is_regenerated(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "long story")
+    expect(page.get_by_text("word5 ")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    wait_until_idle(page)
+    for _ in range(2):
+        expect(page.get_by_role("status").filter(has_text="You stopped this answer · Regenerate")).to_be_visible()
+        page.reload()
+    page.get_by_role("button", name="Regenerate").click()
+    expect(page.get_by_text("You stopped this answer")).to_be_hidden()
+    page.get_by_role("button", name="Stop").click()
+    wait_until_idle(page)
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(open_page: OpenPage, served: Served) -> None:
@@ -137,7 +201,7 @@ def test_a_reload_after_an_approval_goes_on(open_page: OpenPage) -> None:
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.reload()
     wait_for_the_count(page)
-    expect(page.get_by_role("button", name="delete_file Done")).to_have_count(1)
+    expect(page.get_by_role("button", name="Delete file Done")).to_have_count(1)
     expect(page.get_by_text("This needs your consent.")).to_have_count(1)
 
 

@@ -31,8 +31,8 @@ def test_nothing_that_an_answer_holds_runs(open_page: OpenPage) -> None:
         assert answer.locator(selector).count() == 0, selector
     links = [link.get_attribute("href") or "" for link in answer.locator("a").all()]
     assert [link for link in links if link.startswith("javascript:")] == []
-    held = answer.locator("a[href^='data:']")
-    assert [link.get_attribute("download") for link in held.all()] == [""], "it is saved, not opened"
+    data_links = answer.locator("a[href^='data:']")
+    assert [link.get_attribute("download") for link in data_links.all()] == [""], "it is saved, not opened"
     assert page.evaluate("window.hacked") is None
 
 

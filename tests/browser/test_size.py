@@ -1,6 +1,7 @@
 """Long chats, long answers and many frames stay usable."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -8,6 +9,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
+
+pytestmark = pytest.mark.alone
 
 LONGEST_TASK: Final = 0.05
 """Seconds of processor time. A longer task delays what a user types."""
@@ -80,12 +83,16 @@ QUESTIONS: Final = [
 def test_no_task_is_long_while_100_kilobytes_stream_into_a_chat_of_500_messages(
     open_page: OpenPage, chromium: Browser, question: str
 ) -> None:
-    page = open_page()
-    fill_the_chat(page, 500)
-    # The best of three counts: a task takes longer while other processes use the caches of its core.
-    longest = (longest_task_of_an_answer(page, chromium, question) for _ in range(3))
-    assert any(seconds <= LONGEST_TASK for seconds in longest)
-    assert len(stored(page)[-1]["parts"][-1]["text"]) > 100_000
+    def longest() -> Iterator[float]:
+        for _ in range(2):
+            page = open_page()
+            fill_the_chat(page, 500)
+            for _ in range(2):  # a third answer would be refused: the chat is too large
+                yield longest_task_of_an_answer(page, chromium, question)
+                assert len(stored(page)[-1]["parts"][-1]["text"]) > 100_000
+
+    # The best counts: a task takes longer while other processes use the caches of its core, and on a page that is new.
+    assert any(seconds <= LONGEST_TASK for seconds in longest())
 
 
 @pytest.mark.parametrize("question", ["cards please", "cited please", "measured at once", "pondering please"])

@@ -1,4 +1,4 @@
-"""The AI SDK's own hooks for React, Vue and Svelte, and assistant-ui, against what `usechat serve` serves."""
+"""The AI SDK's own hooks, what AI Elements is built of, and assistant-ui, against what `usechat serve` serves."""
 
 import json
 from collections.abc import Iterator
@@ -17,15 +17,25 @@ from tests.browser.agent import PICTURE, open_gates
 from tests.browser.building import HERE, front_end
 from tests.browser.chatting import expect
 from tests.conformance.served import PATIENCE, serving
+from tests.server.process import eventually
 from usechat.cli.plan import Plan, make_app
 
 NAMED_CHAT: Final = {
     "react": "react.html?chat={}",
     "vue": "vue.html?chat={}",
     "svelte": "svelte.html?chat={}",
+    "AI Elements": "elements.html?chat={}",
     "assistant-ui, useAISDKRuntime": "assistant-ui/index.html?chat={}",
 }
 """The pages that open the chat which their address names."""
+BELOW: Final = """
+log => {
+  const scrolls = (one) => one.scrollHeight > one.clientHeight + 1 && getComputedStyle(one).overflowY !== "visible";
+  const box = [log, ...log.querySelectorAll("*")].find(scrolls);
+  return box.scrollHeight - box.clientHeight - box.scrollTop;
+}
+"""
+"""How much of a conversation is below what is visible."""
 PAGES: Final = {**NAMED_CHAT, "assistant-ui, useChatRuntime": "assistant-ui/index.html"}
 
 
@@ -86,6 +96,22 @@ def test_text_reasoning_and_tools_are_shown(page: Page) -> None:
     expect(answer_part(page, "tool").last).to_contain_text('divide: output-error "Division by zero."')
 
 
+@pytest.mark.parametrize("page", ["AI Elements"], indirect=True)
+def test_sc_007_the_parts_of_ai_elements_draw_markdown_and_follow_the_answer(page: Page, chat: str) -> None:
+    """SC-007 of Open Harness: Conversation, Message and PromptInput work without an adjustment."""
+    send(page, "markdown please")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    text = answer_part(page, "text")
+    expect(text.get_by_role("heading", name="A title")).to_be_visible()
+    expect(text.get_by_role("cell", name="1")).to_have_count(1)
+    expect(text.locator("code").filter(has_text="def double").first).to_be_visible()
+    send(page, "count for me, held")
+    expect(text.last).to_contain_text("number-20 ")
+    open_gates(chat)
+    expect(text.last).to_contain_text("end-of-count")
+    eventually(lambda: page.get_by_role("log").evaluate(BELOW) < 2, "the conversation follows the answer")
+
+
 def test_an_approval_goes_on_by_itself(page: Page) -> None:
     send(page, "approve this")
     expect(answer_part(page, "tool")).to_contain_text("delete_file: approval-requested")
@@ -131,16 +157,16 @@ def test_a_reload_resumes_the_answer(page: Page, chat: str) -> None:
 
 
 def test_a_stopped_answer_grows_no_more_and_the_chat_goes_on(page: Page, address: str) -> None:
-    with page.expect_request("**/api/chat") as sent:
+    with page.expect_request("**/api/chat") as request_info:
         send(page, "long story")
     expect(answer_part(page, "text")).to_contain_text("word3 ")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("form")).to_have_attribute("data-status", "ready")
-    chat = json.loads(sent.value.post_data or "")["id"]
+    chat = json.loads(request_info.value.post_data or "")["id"]
     stopped = page.request.post(f"{address}api/chat/{chat}/stop")
     assert stopped.status == 204
     assert page.request.get(f"{address}api/chat/{chat}").json()["state"] == "stopped"
-    said = answer_part(page, "text").inner_text()
+    text = answer_part(page, "text").inner_text()
     send(page, "hello there")
     expect(answer_part(page, "text").last).to_have_text("You said: hello there")
-    assert answer_part(page, "text").first.inner_text() == said
+    assert answer_part(page, "text").first.inner_text() == text

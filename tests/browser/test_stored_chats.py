@@ -173,6 +173,6 @@ def test_stored_images_are_shown_where_a_token_is_needed(open_page: OpenPage) ->
         ask(page, "look at this")
         wait_until_idle(page)
         page.reload()
-        shown = page.get_by_role("img", name="noise.png")
-        expect(shown).to_have_attribute("src", re.compile("^blob:"))
+        image = page.get_by_role("img", name="noise.png")
+        expect(image).to_have_attribute("src", re.compile("^blob:"))
         page.wait_for_function("document.querySelector('img[alt=\"noise.png\"]').naturalWidth === 120")

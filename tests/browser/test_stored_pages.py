@@ -24,11 +24,11 @@ Serve = Callable[[str], str]
 
 def page_of(name: str) -> str:
     """Return a page of the documentation; its file name stands before the block."""
-    found = re.search(
+    match = re.search(
         rf"^`{name}\.tsx`:\n\n```tsx\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert found is not None
-    return found[1]
+    assert match is not None
+    return match[1]
 
 
 @pytest.fixture
@@ -73,19 +73,19 @@ def test_assistant_ui_lists_opens_and_deletes_stored_chats(context: BrowserConte
     address = serve("threads")
     page.goto(address)
     listed = page.get_by_role("navigation", name="Chats")
-    said = page.locator("[data-role=assistant]")
+    answers = page.locator("[data-role=assistant]")
     send(page, "first question")
-    expect(said.last).to_contain_text("You said: first question")
+    expect(answers.last).to_contain_text("You said: first question")
     expect(listed.get_by_role("button", name="first question")).to_be_visible()
     listed.get_by_role("button", name="New").first.click()
     send(page, "second question")
-    expect(said.last).to_contain_text("You said: second question")
+    expect(answers.last).to_contain_text("You said: second question")
     page.reload()
     listed.get_by_role("button", name="first question").click()
     expect(page.locator("[data-role=user]")).to_have_text(["first question"])
-    expect(said).to_have_count(1)
+    expect(answers).to_have_count(1)
     send(page, "go on")
-    expect(said.last).to_contain_text("You said: go on")
+    expect(answers.last).to_contain_text("You said: go on")
     second = listed.locator("div", has=page.get_by_role("button", name="second question")).last
     with page.expect_response(lambda response: response.request.method == "DELETE") as deleted:
         second.get_by_text("Delete").click()
@@ -106,18 +106,18 @@ def test_assistant_ui_goes_on_with_an_answer_that_runs_while_it_is_reloaded(
     address = serve("threads")
     page.goto(address)
     listed = page.get_by_role("navigation", name="Chats").get_by_role("button", name="count here, held")
-    said = page.locator("[data-role=assistant]")
+    answers = page.locator("[data-role=assistant]")
     send(page, "count here, held")
-    expect(said.last).to_contain_text("number-10 ")
+    expect(answers.last).to_contain_text("number-10 ")
     page.reload()
     listed.click()
-    expect(said.last).to_contain_text("number-10 ")
+    expect(answers.last).to_contain_text("number-10 ")
     [chat] = page.request.get(f"{address}api/chats").json()["chats"]
     open_gates(chat["id"])
-    expect(said.last).to_contain_text("end-of-count")
-    expect(said).to_have_count(1)
+    expect(answers.last).to_contain_text("end-of-count")
+    expect(answers).to_have_count(1)
     send(page, "go on")
-    expect(said.last).to_contain_text("You said: go on")
+    expect(answers.last).to_contain_text("You said: go on")
 
 
 def test_assistant_ui_loads_again_if_the_answer_has_ended_before_it_could_resume(
@@ -126,9 +126,9 @@ def test_assistant_ui_loads_again_if_the_answer_has_ended_before_it_could_resume
     page = context.new_page()
     address = serve("threads")
     page.goto(address)
-    said = page.locator("[data-role=assistant]")
+    answers = page.locator("[data-role=assistant]")
     send(page, "count here, held")
-    expect(said.last).to_contain_text("number-10 ")
+    expect(answers.last).to_contain_text("number-10 ")
     [chat] = page.request.get(f"{address}api/chats").json()["chats"]
 
     def end_first(route: Route) -> None:
@@ -139,34 +139,34 @@ def test_assistant_ui_loads_again_if_the_answer_has_ended_before_it_could_resume
     page.route("**/stream?*", end_first)
     page.reload()
     page.get_by_role("navigation", name="Chats").get_by_role("button", name="count here, held").click()
-    expect(said.last).to_contain_text("end-of-count")
-    expect(said).to_have_count(1)
+    expect(answers.last).to_contain_text("end-of-count")
+    expect(answers).to_have_count(1)
 
 
 def test_a_page_like_the_template_edits_reloads_and_resumes(context: BrowserContext, serve: Serve) -> None:
     page = context.new_page()
     address = serve("template")
     page.goto(address)
-    said = page.get_by_label("assistant")
+    answers = page.get_by_label("assistant")
     send(page, "first version")
-    expect(said).to_have_text(["You said: first version"])
+    expect(answers).to_have_text(["You said: first version"])
     expect(page.get_by_role("heading")).to_have_text("first version")
     page.on("dialog", lambda dialog: dialog.accept("second version"))
     page.get_by_role("button", name="Edit").click()
-    expect(said).to_have_text(["You said: second version"])
+    expect(answers).to_have_text(["You said: second version"])
     page.reload()
     expect(page.get_by_label("user")).to_have_text(["second versionEdit"])
-    expect(said).to_have_text(["You said: second version"])
+    expect(answers).to_have_text(["You said: second version"])
     send(page, "count here, held")
-    expect(said.last).to_contain_text("number-10 ")
+    expect(answers.last).to_contain_text("number-10 ")
     page.reload()
-    expect(said.last).to_contain_text("number-10 ")
+    expect(answers.last).to_contain_text("number-10 ")
     open_gates(page.url.partition("chat=")[2])
-    expect(said.last).to_contain_text("end-of-count")
-    expect(said).to_have_count(2)
+    expect(answers.last).to_contain_text("end-of-count")
+    expect(answers).to_have_count(2)
     page.goto(address)
     page.get_by_role("navigation").get_by_role("button", name="first version").click()
-    expect(said.last).to_contain_text("end-of-count")
+    expect(answers.last).to_contain_text("end-of-count")
     chat_id = page.url.partition("chat=")[2]
 
     def tree_size() -> int:

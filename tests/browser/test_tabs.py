@@ -99,9 +99,9 @@ def test_what_another_tab_kept_too_late_is_replaced_by_the_whole_answer(open_pag
     first = open_page()
     ask(first, "count held")
     expect(first.get_by_text("number-20 ")).to_be_visible()
-    kept = "() => Object.entries(localStorage).find(([key, text]) => text.includes('number-1 '))"
-    eventually(lambda: first.evaluate(kept) is not None, "the beginning of the answer is kept")
-    beginning = first.evaluate(kept)
+    find_entry = "() => Object.entries(localStorage).find(([key, text]) => text.includes('number-1 '))"
+    eventually(lambda: first.evaluate(find_entry) is not None, "the beginning of the answer is kept")
+    beginning = first.evaluate(find_entry)
     second = open_page(first.url)
     wait_for_the_count(second)
     wait_for_the_count(first)
@@ -109,7 +109,7 @@ def test_what_another_tab_kept_too_late_is_replaced_by_the_whole_answer(open_pag
     wait_until_told(second, first)
     assert numbers(second) == list(range(1, 101))
     expect(second.get_by_role("alert")).to_be_hidden()
-    eventually(lambda: first.evaluate(kept)[1] != beginning[1], "the whole answer is kept again")
+    eventually(lambda: first.evaluate(find_entry)[1] != beginning[1], "the whole answer is kept again")
     wait_for_the_count(first)
 
 
@@ -118,12 +118,12 @@ def test_a_change_during_a_resume_is_followed(open_page: OpenPage) -> None:
     ask(first, "hello there")
     wait_until_idle(first)
     second = open_page(first.url)
-    held = hold_the_next(second, "**/stream")
+    routes = hold_the_next(second, "**/stream")
     second.reload()
-    eventually(lambda: second.evaluate("1") == 1 and len(held) == 1, "the second tab tries to resume")
+    eventually(lambda: second.evaluate("1") == 1 and len(routes) == 1, "the second tab tries to resume")
     ask(first, "hello again")
     wait_until_idle(first)
-    held[0].fulfill(status=204)
+    routes[0].fulfill(status=204)
     expect(second.get_by_text("You said: hello again")).to_be_visible()
 
 
@@ -132,13 +132,13 @@ def test_a_change_while_a_stored_chat_is_loaded_is_followed(open_page: OpenPage,
     ask(first, "hello there")
     wait_until_idle(first)
     second = open_page(first.url)
-    held: list[tuple[Route, APIResponse]] = []
-    second.route("**/messages", lambda route: held.append((route, route.fetch())), times=1)
+    responses: list[tuple[Route, APIResponse]] = []
+    second.route("**/messages", lambda route: responses.append((route, route.fetch())), times=1)
     second.reload()
-    eventually(lambda: second.evaluate("1") == 1 and len(held) == 1, "the second tab loads the chat")
+    eventually(lambda: second.evaluate("1") == 1 and len(responses) == 1, "the second tab loads the chat")
     ask(first, "hello again")
     wait_until_idle(first)
-    route, before = held[0]
+    route, before = responses[0]
     route.fulfill(response=before)
     expect(second.get_by_text("You said: hello again")).to_be_visible()
 
@@ -172,11 +172,11 @@ def test_a_tab_waits_for_an_answer_that_has_not_begun(open_page: OpenPage, stori
     second = open_page(first.url)
     expect(second.get_by_text("You said: hello there")).to_be_visible()
     wait_until_idle(second)
-    held = hold_the_next(first, "**/api/chat")
+    routes = hold_the_next(first, "**/api/chat")
     with second.expect_response("**/messages" if stores else "**/stream"):
         ask(first, "hello again")
     expect(second.get_by_role("status").get_by_text("Waiting for the answer…")).to_be_visible()
     expect(second.get_by_role("alert")).to_be_hidden()
-    held[0].continue_()
+    routes[0].continue_()
     expect(second.get_by_text("You said: hello again")).to_be_visible()
     expect(second.get_by_role("alert")).to_be_hidden()

@@ -1,5 +1,6 @@
 """The tutorial, followed to the letter: its files are written, its tests run, its page is built, served and used."""
 
+import asyncio
 import functools
 import json
 import re
@@ -7,9 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
@@ -18,7 +21,7 @@ from tests.browser.chatting import expect
 from tests.browser.test_front_ends import FrontEnd
 from tests.conformance.served import PATIENCE, serving
 from usechat.chats import SqlChats
-from usechat.cli.targets import load_object
+from usechat.targets import load_object
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 
 TUTORIAL = EXAMPLES.parent / "docs" / "tutorial.md"
@@ -111,16 +114,16 @@ def test_sc_008_orders_are_looked_up_and_refunded_on_the_page(
     with serving({"": app}) as served:
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{served.port}/")
-        said = page.get_by_label("assistant")
+        messages = page.get_by_label("assistant")
         ask(page, "Where is order 1002?")
-        expect(said).to_contain_text(["Look up order 1002 ✓"])
-        expect(said).to_contain_text(["It is on its way."])
+        expect(messages).to_contain_text(["Look up order 1002 ✓"])
+        expect(messages).to_contain_text(["It is on its way."])
         ask(page, "Please refund order 1001.")
-        expect(said.last).to_contain_text("Refund order 1001 …")
+        expect(messages.last).to_contain_text("Refund order 1001 …")
         page.get_by_role("button", name="Approve").click()
-        expect(said.last).to_contain_text("Refund order 1001 ✓")
-        expect(said.last).to_contain_text("The kettle is refunded.")
-        expect(said).to_have_count(2)
+        expect(messages.last).to_contain_text("Refund order 1001 ✓")
+        expect(messages.last).to_contain_text("The kettle is refunded.")
+        expect(messages).to_have_count(2)
         served.run(app.chats.shut_down()).result(PATIENCE)
 
 
@@ -142,29 +145,29 @@ def test_a_reload_in_the_middle_of_an_answer_resumes_it_and_shows_what_was_said_
         return shop.ORDERS[number]
 
     monkeypatch.setattr(shop, "find_order", find_order)
-    built, page = tutorial.build(), context.new_page()
-    said = page.get_by_label("assistant")
+    directory, page = tutorial.build(), context.new_page()
+    messages = page.get_by_label("assistant")
     answers = ["Hello, how can I help?", "It is on its way."]
-    with serving({"": (app := FrontEnd(built, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
+    with serving({"": (app := FrontEnd(directory, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
         page.goto(f"http://127.0.0.1:{served.port}/")
         query = page.url.partition("?")[2]
         ask(page, "Hi!")
-        expect(said).to_contain_text(answers[:1])
+        expect(messages).to_contain_text(answers[:1])
         ask(page, "Where is order 1002?")
-        expect(said.last).to_contain_text("Look up order 1002 …")
+        expect(messages.last).to_contain_text("Look up order 1002 …")
         with page.expect_response(lambda response: response.url.endswith("/stream")) as resumed:
             page.reload()
         assert resumed.value.status == 200
-        expect(said.last).to_contain_text("Look up order 1002 …")
+        expect(messages.last).to_contain_text("Look up order 1002 …")
         gate.set()
-        expect(said).to_contain_text(answers)
+        expect(messages).to_contain_text(answers)
         page.reload()
-        expect(said).to_contain_text(answers)
+        expect(messages).to_contain_text(answers)
         expect(page.get_by_label("user")).to_have_count(2)
         served.run(app.chats.shut_down()).result(PATIENCE)
-    with serving({"": (app := FrontEnd(built, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
+    with serving({"": (app := FrontEnd(directory, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
         page.goto(f"http://127.0.0.1:{served.port}/?{query}")
-        expect(said).to_contain_text(answers)
+        expect(messages).to_contain_text(answers)
         served.run(app.chats.shut_down()).result(PATIENCE)
 
 
@@ -194,6 +197,37 @@ def test_the_app_of_the_image_serves_the_page_and_keeps_chats_apart(
         ask(stranger, "Hi!")
         expect(stranger.get_by_role("alert")).to_contain_text("Please sign in.")
         served.run(sys.modules["app"].chats.shut_down()).result(PATIENCE)
+
+
+def test_the_app_of_the_image_believes_only_the_proxy_and_a_missing_file_is_a_404(
+    tutorial: Tutorial, model: Callable[[Sequence[Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tutorial.follow(1, 2, 6)
+    model([])
+    (tutorial.directory / "dist").mkdir()
+    (tutorial.directory / "dist" / "index.html").write_text("the page")
+    monkeypatch.chdir(tutorial.directory)
+    monkeypatch.syspath_prepend(str(tutorial.directory))
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "172.17.0.1")
+    app = load_object(f"{tutorial.directory / 'app.py'}:app")
+
+    async def statuses(path: str) -> list[int]:
+        codes = []
+        for address in ("172.17.0.1", "203.0.113.5"):
+            transport = httpx2.ASGITransport(app=app, client=(address, 1))
+            async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                codes.append((await client.get(path, headers={"x-forwarded-user": "ada"})).status_code)
+        return codes
+
+    async def all_statuses() -> list[list[int]]:
+        codes = [await statuses(path) for path in ("/api/chats", "/", "/favicon.ico")]
+        await sys.modules["app"].chats.shut_down()
+        return codes
+
+    with ThreadPoolExecutor(1) as thread:  # Playwright's own loop runs in this one
+        codes = thread.submit(lambda: asyncio.run(all_statuses())).result(PATIENCE)
+    assert codes == [[200, 401], [200, 200], [404, 404]]
+    assert "--no-proxy-headers" in (tutorial.directory / "Dockerfile").read_text(encoding="utf-8")
 
 
 def test_the_image_gets_files_that_are_there(tutorial: Tutorial) -> None:

@@ -1,20 +1,24 @@
 import { LoaderCircle } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { Conversation } from "./components/conversation";
 import { Message } from "./components/message";
+import { loadReader } from "./components/markdown-reader";
 import { focusPrompt, PromptInput } from "./components/prompt-input";
 import { flowOf } from "./flow/graph";
 import { FlowView } from "./flow/flow-view";
 import { FrameTap } from "./frames";
-import { Inspector } from "./inspector/inspector";
 import { AgentPicker } from "./agent-picker";
 import { isOpenCall } from "./parts";
 import type { ServerChats } from "./server-chats";
 import type { ServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
 import { Button } from "./ui/button";
+import { classes } from "./ui/classes";
 import { useAnswers, type Answers } from "./use-answers";
-import { Welcome } from "./welcome";
+import { Greeting, Suggestions } from "./welcome";
+
+/** For developers: it is loaded when it is opened. */
+const Inspector = lazy(async () => ({ default: (await import("./inspector/inspector")).Inspector }));
 
 /** The state of a chat that the page around it needs. */
 export interface ChatState {
@@ -44,6 +48,8 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
   const [editing, setEditing] = useState<string>();
   const flow = useMemo(() => flowOf(messages), [messages]);
   const hasFlow = flow !== undefined;
+  const hasMessages = messages.length > 0;
+  useEffect(() => void (hasMessages && loadReader()), [hasMessages]);
   useEffect(() => tell(id, { busy, hasFlow }), [id, busy, hasFlow, tell]);
   const stopAndWrite = () => {
     void stop();
@@ -55,38 +61,55 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
   });
   if (!shown) return null;
   const last = messages.length - 1;
+  const empty = messages.length === 0;
   const isOpen = messages[last]?.parts.some(isOpenCall) ?? false;
   const failure = answers.failure !== undefined && <Failure answers={answers} />;
   const agent = served.agents.find(({ name }) => name === answers.agent) ?? served.agents[0];
   return (
     <>
-      <main className="flex min-h-0 min-w-0 flex-1 flex-col">
-        <Conversation busy={busy} empty={messages.length === 0} key={messages.length === 0 ? "empty" : "begun"}>
-          {messages.length === 0 && <Welcome settings={settings} agent={agent} send={answers.send} />}
-          {messages.map((message, index) => (
-            <Message
-              key={message.id}
-              message={message}
-              streaming={busy && index === last && message.role === "assistant"}
-              // Without an open call nothing of these is needed, and a long message is not drawn again when they change.
-              live={isOpen && index === last && answers.running}
-              editing={editing === message.id}
-              setEditing={setEditing}
-              failure={index === last && failure}
-              approve={isOpen && index === last ? answers.approve : undefined}
-              answer={isOpen && index === last ? answers.answer : undefined}
-              edit={answers.edit}
-              regenerate={answers.regenerate}
-              versions={(answers.siblings[message.id] ?? []).join(" ")}
-              showVersion={settings.chats ? answers.showVersion : undefined}
-              rating={answers.ratings[message.id]}
-              rate={settings.chats ? answers.rate : undefined}
-              followers={last - index}
-            />
-          ))}
-          {messages[last]?.role !== "assistant" && failure}
-          <State answers={answers} kept={answers.kept || settings.chats} />
-        </Conversation>
+      <main className={classes("flex min-h-0 min-w-0 flex-1 flex-col", empty && "overflow-y-auto")}>
+        {empty ? (
+          <Greeting settings={settings} agent={agent}>
+            {failure}
+            {answers.unknown && (
+              <p className="rounded-xl bg-muted px-4 py-2 text-sm" role="status">
+                There is no chat at this address: it was deleted, or another browser keeps it. A message begins a new one.
+              </p>
+            )}
+            <State answers={answers} kept />
+          </Greeting>
+        ) : (
+          <Conversation
+            busy={busy}
+            question={answers.question}
+            messages={messages}
+            draw={(message, index) => (
+              <Message
+                key={message.id}
+                message={message}
+                streaming={busy && index === last && message.role === "assistant"}
+                // Without an open call nothing of these is needed, and a long message is not drawn again when they change.
+                live={isOpen && index === last && answers.running}
+                editing={editing === message.id}
+                setEditing={setEditing}
+                failure={index === last && failure}
+                stopped={index === last && answers.stopped}
+                approve={isOpen && index === last ? answers.approve : undefined}
+                answer={isOpen && index === last ? answers.answer : undefined}
+                edit={answers.edit}
+                regenerate={answers.regenerate}
+                versions={(answers.siblings[message.id] ?? []).join(" ")}
+                showVersion={settings.chats ? answers.showVersion : undefined}
+                rating={answers.ratings[message.id]}
+                rate={settings.chats ? answers.rate : undefined}
+                followers={last - index}
+              />
+            )}
+          >
+            {messages[last]?.role !== "assistant" && failure}
+            <State answers={answers} kept={answers.kept || settings.chats} />
+          </Conversation>
+        )}
         <PromptInput
           chat={id}
           busy={busy}
@@ -97,15 +120,18 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
           picker={<AgentPicker agents={served.agents} chosen={answers.agent ?? ""} choose={answers.choose} />}
           editLast={() => setEditing(messages.findLast((message) => message.role === "user")?.id)}
         />
+        {empty && <Suggestions texts={settings.suggestions} send={answers.send} />}
       </main>
       {flow && panels.flow && <FlowView flow={flow} close={() => closePanel("flow")} />}
       {panels.inspector && (
-        <Inspector
-          tap={tap}
-          message={messages.findLast((message) => message.role === "assistant")}
-          settings={settings}
-          close={() => closePanel("inspector")}
-        />
+        <Suspense>
+          <Inspector
+            tap={tap}
+            message={messages.findLast((message) => message.role === "assistant")}
+            settings={settings}
+            close={() => closePanel("inspector")}
+          />
+        </Suspense>
       )}
     </>
   );

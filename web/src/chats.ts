@@ -1,6 +1,6 @@
 import type { UIMessage } from "ai";
 import { readSettings } from "./settings";
-import { local } from "./storage";
+import { local, session } from "./storage";
 
 /** An entry in the list of chats. */
 export interface ChatEntry {
@@ -22,19 +22,31 @@ const PREFIX = `usechat:${readSettings().api}:${readSettings().name}:`;
 const LIST = `${PREFIX}chats`;
 const SAVED = "usechat-saved";
 
-/** Chats that this page has made and not shown yet. */
-const made = new Set<string>();
+/** Where a tab keeps the ids of the chats that it has made, so that a reload knows them. */
+const MADE = `${PREFIX}made`;
+/** The chats that this page has made and not shown yet. */
+const unseen = new Set<string>();
 
 export function newChatId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   const id = Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
-  made.add(id);
+  session.set(MADE, [id, ...idsMadeHere().slice(0, 99)].join(" "));
+  unseen.add(id);
   return id;
+}
+
+/** Whether this tab has made a chat. Any other comes from a link, or from the list. */
+export function isMadeHere(id: string): boolean {
+  return idsMadeHere().includes(id);
+}
+
+function idsMadeHere(): string[] {
+  return (session.get(MADE) ?? "").split(" ");
 }
 
 /** Whether a chat is shown for the first time since this page made it: nobody else can have written in it. */
 export function isFirstShown(id: string): boolean {
-  return made.delete(id);
+  return unseen.delete(id);
 }
 
 export function loadChats(): ChatEntry[] {
@@ -51,6 +63,8 @@ export interface StoredChat {
   continued?: UIMessage | undefined;
   /** The agent that the user chose, where the server offers several. */
   agent?: string | undefined;
+  /** The answer that the user has stopped, by its id. */
+  stopped?: string | undefined;
 }
 
 export function loadChat(id: string): StoredChat {
@@ -107,15 +121,20 @@ export function changeEntry(id: string, change: Pick<ChatEntry, "title" | "named
   dispatchEvent(new Event(SAVED));
 }
 
-/** The text that was typed in a chat and not sent. */
-export function loadDraft(id: string): string {
-  return local.get(`${PREFIX}draft:${id}`) ?? "";
+/** What the draft of a chat without messages is also kept by: the next new chat begins with it. */
+const NEW = "new";
+
+/** The text that was typed in a chat and not sent. `isNew`: whether the chat has no messages. */
+export function loadDraft(id: string, isNew: boolean): string {
+  return local.get(`${PREFIX}draft:${id}`) ?? (isNew ? local.get(`${PREFIX}draft:${NEW}`) : null) ?? "";
 }
 
-export function saveDraft(id: string, text: string): void {
-  const key = `${PREFIX}draft:${id}`;
-  if (text) local.set(key, text);
-  else local.remove(key);
+export function saveDraft(id: string, text: string, isNew = false): void {
+  for (const each of isNew ? [id, NEW] : [id]) {
+    const key = `${PREFIX}draft:${each}`;
+    if (text) local.set(key, text);
+    else local.remove(key);
+  }
 }
 
 /** Subscribe to changes of the list, in this tab or another; returns the function that unsubscribes. */

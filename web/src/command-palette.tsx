@@ -6,8 +6,12 @@ export interface Command {
   name: string;
   run: () => void;
   shortcut?: string;
-  group?: string;
+  group: Group;
 }
+
+/** The headings in the list, in their order. The commands come in this order, too. */
+const GROUPS = ["Commands", "Chats"] as const;
+type Group = (typeof GROUPS)[number];
 
 const MOST = 12;
 
@@ -59,23 +63,31 @@ function Choices({ commands, close }: { commands: Command[]; close: () => void }
           }
         }}
       />
-      <ul id="commands" role="listbox" aria-label="Commands" className="max-h-96 overflow-y-auto p-2">
-        {found.length === 0 && <li className="px-3 py-2 text-sm text-soft">No matches.</li>}
-        {found.map((command, index) => (
-          <li
-            key={index}
-            id={`command-${index}`}
-            role="option"
-            aria-selected={index === at}
-            className={classes("flex h-10 pointer-coarse:h-11 cursor-pointer items-center justify-between gap-4 rounded-lg px-3 text-sm", index === at && "bg-muted")}
-            onPointerMove={() => setAt(index)}
-            onClick={() => run(command)}
-          >
-            <span className="truncate" dir="auto">{command.name}</span>
-            <span className="text-xs whitespace-nowrap text-soft">{command.shortcut ?? command.group}</span>
-          </li>
-        ))}
-      </ul>
+      <div id="commands" role="listbox" aria-label="Commands" className="max-h-96 overflow-y-auto p-2">
+        {found.length === 0 && <p className="px-3 py-2 text-sm text-soft">No matches.</p>}
+        {GROUPS.map((group) => {
+          const options = found.flatMap((command, index) => (command.group === group ? [{ command, index }] : []));
+          return options.length > 0 && (
+            <div key={group} role="group" aria-labelledby={`group-${group}`}>
+              <p id={`group-${group}`} role="presentation" className="px-3 pt-2 pb-1 text-xs font-medium text-soft">{group}</p>
+              {options.map(({ command, index }) => (
+                <div
+                  key={index}
+                  id={`command-${index}`}
+                  role="option"
+                  aria-selected={index === at}
+                  className={classes("flex h-10 pointer-coarse:h-11 cursor-pointer items-center justify-between gap-4 rounded-lg px-3 text-sm", index === at && "bg-muted")}
+                  onPointerMove={() => setAt(index)}
+                  onClick={() => run(command)}
+                >
+                  <span className="truncate" dir="auto">{command.name}</span>
+                  {command.shortcut && <kbd className="font-mono text-xs whitespace-nowrap text-soft">{command.shortcut}</kbd>}
+                </div>
+              ))}
+            </div>
+          );
+        })}
+      </div>
     </>
   );
 }

@@ -139,12 +139,24 @@ export class FrameTap {
   }
 }
 
-/** The same response, whose body comes in pieces between which the browser can draw and handle events. */
+/** What a stream ends with. A text that an answer quotes has backslashes before these quotes. */
+const ENDING = /^data: ?(?:\[DONE\]|\{"type": ?"(?:finish|abort|error)")/m;
+/** The last characters of a stream that are searched for its ending. */
+const ENDING_LENGTH = 4096;
+
+/**
+ * The same response, whose body comes in pieces between which the browser can draw and handle events. A stream that stops
+ * without an ending is a lost connection: WebKit says so of none, and no browser if a proxy has closed it properly.
+ */
 function inPieces(response: Response): Response {
   if (!response.body || response.status !== 200) return response; // a 204 has no body, although WebKit gives it one
+  const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+  const decoder = new TextDecoder();
+  let end = "";
   let size = PIECE.most;
   const pieces = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
     async transform(received, controller) {
+      end = (end + decoder.decode(received, { stream: true })).slice(-ENDING_LENGTH);
       for (let start = 0; start < received.length; ) {
         const [piece, began] = [received.subarray(start, start + size), performance.now()];
         controller.enqueue(piece);
@@ -153,6 +165,9 @@ function inPieces(response: Response): Response {
         const isSlow = performance.now() - began > PIECE_TIME;
         size = isSlow ? Math.max(PIECE.least, size / 2) : Math.min(PIECE.most, size * 2);
       }
+    },
+    flush(controller) {
+      if (isStream && !ENDING.test(end)) controller.error(new TypeError("The stream has no ending."));
     },
   });
   const { status, statusText, headers } = response;

@@ -1,6 +1,7 @@
+import "./no-eval";
 import { createRoot } from "react-dom/client";
 import { Page } from "./page";
-import { readSettings } from "./settings";
+import { readSettings, applyAccent } from "./settings";
 import { SharedChat } from "./shared-chat";
 import { TextPage } from "./text-page";
 import "./styles.css";
@@ -9,6 +10,7 @@ const root = document.getElementById("root");
 const query = new URLSearchParams(location.search);
 const [token, text] = [query.get("shared"), query.get("text")];
 const settings = readSettings();
+applyAccent(settings);
 if (root) createRoot(root).render(shown());
 
 function shown() {

@@ -28,7 +28,7 @@ export function Page({ settings }: { settings: Settings }) {
   const server = useMemo(() => new ServerChats(settings), [settings]);
   const wide = useMedia("(min-width: 48rem)");
   const [listed, setListed] = useState(wide);
-  const [panels, setPanels] = useState({ flow: matchMedia("(min-width: 64rem)").matches, inspector: false });
+  const [panels, setPanels] = useState({ flow: matchMedia("(min-width: 80rem)").matches, inspector: false });
   const [sharing, setSharing] = useState<ChatEntry>();
   const [overlay, setOverlay] = useState<"palette" | "help">();
   const [theme, toggleTheme] = useTheme();
@@ -107,14 +107,19 @@ export function Page({ settings }: { settings: Settings }) {
   if (!id) return null;
   const running = Object.keys(states).filter((chat) => states[chat]?.busy);
   const mounted = running.includes(id) ? running : [...running, id];
-  const commands: PaletteCommand[] = [
+  const own = [
     { name: "New chat", run: create, shortcut: "Ctrl+Shift+O" },
     { name: listed ? "Hide the list of chats" : "Show the list of chats", run: () => setListed(!listed) },
-    { name: panels.inspector ? "Close the inspector" : "Open the inspector", run: () => togglePanel("inspector") },
+    ...(settings.inspector
+      ? [{ name: panels.inspector ? "Close the inspector" : "Open the inspector", run: () => togglePanel("inspector") }]
+      : []),
     ...(hasFlow ? [{ name: panels.flow ? "Hide the flow" : "Show the flow", run: () => togglePanel("flow") }] : []),
     { name: theme === "dark" ? "Use light mode" : "Use dark mode", run: toggleTheme },
     { name: "Keyboard shortcuts", run: () => setOverlay("help"), shortcut: "?" },
-    ...list.chats.map((chat) => ({ name: chat.title, group: "Chats", run: () => open(chat.id) })),
+  ];
+  const commands: PaletteCommand[] = [
+    ...own.map((command) => ({ ...command, group: "Commands" as const })),
+    ...list.chats.map((chat) => ({ name: chat.title, group: "Chats" as const, run: () => open(chat.id) })),
   ];
   return (
     <Tooltip.Provider delayDuration={400}>
@@ -125,7 +130,8 @@ export function Page({ settings }: { settings: Settings }) {
         <header inert={covered} className="screen-only flex h-14 shrink-0 items-center gap-1 border-b border-line px-3">
           <IconButton icon={PanelLeft} label="Chats" aria-expanded={listed} onClick={() => setListed(!listed)} />
           {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
-          <h1 className="ml-2 min-w-0 flex-1 truncate text-left text-[0.9375rem] font-medium" dir="auto">{title ?? settings.title}</h1>
+          {settings.logo && <img src={settings.logo} alt="" className="ml-2 h-6 max-w-24 object-contain" />}
+          <h1 className="ml-2 min-w-0 flex-1 truncate text-left text-sm font-semibold" dir="auto">{title ?? settings.title}</h1>
           {settings.auth && (
             <TokenField
               token={token}
@@ -139,7 +145,9 @@ export function Page({ settings }: { settings: Settings }) {
           {hasFlow && (
             <IconButton icon={Workflow} label="Flow" aria-pressed={panels.flow} onClick={() => togglePanel("flow")} />
           )}
-          <IconButton icon={CodeXml} label="Inspector" aria-pressed={panels.inspector} onClick={() => togglePanel("inspector")} />
+          {settings.inspector && (
+            <IconButton icon={CodeXml} label="Inspector" aria-pressed={panels.inspector} onClick={() => togglePanel("inspector")} />
+          )}
           <IconButton
             icon={theme === "dark" ? Sun : Moon}
             label={theme === "dark" ? "Light mode" : "Dark mode"}
@@ -186,7 +194,7 @@ export function Page({ settings }: { settings: Settings }) {
         {list.removed && (
           <div
             role="status"
-            className="screen-only fixed bottom-6 left-1/2 z-40 flex max-w-[calc(100%-2rem)] -translate-x-1/2 items-center gap-4 rounded-xl border border-line bg-canvas py-2 pr-2 pl-4 text-sm shadow-float"
+            className="screen-only fixed top-16 left-1/2 z-40 flex max-w-[calc(100%-2rem)] -translate-x-1/2 items-center gap-4 rounded-xl border border-line bg-canvas py-2 pr-2 pl-4 text-sm shadow-float"
           >
             <span className="truncate">
               Deleted: <bdi>{list.removed.title}</bdi>
@@ -213,7 +221,7 @@ export function Page({ settings }: { settings: Settings }) {
           />
         )}
         <CommandPalette open={overlay === "palette"} close={() => setOverlay(undefined)} commands={commands} />
-        <ShortcutHelp open={overlay === "help"} close={() => setOverlay(undefined)} />
+        <ShortcutHelp inspector={settings.inspector} open={overlay === "help"} close={() => setOverlay(undefined)} />
       </div>
     </Tooltip.Provider>
   );

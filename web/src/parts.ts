@@ -1,4 +1,5 @@
 import type { DynamicToolUIPart, ToolUIPart, UIMessage } from "ai";
+import { asTitle } from "./words";
 
 export type Part = UIMessage["parts"][number];
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
@@ -9,6 +10,11 @@ export function isTool(part: Part): part is ToolPart {
 
 export function toolName(part: ToolPart): string {
   return part.type === "dynamic-tool" ? part.toolName : part.type.slice("tool-".length);
+}
+
+/** What a person calls the tool: its title, or its name in words. */
+export function toolTitle(part: ToolPart): string {
+  return part.title ?? asTitle(toolName(part));
 }
 
 /** Whether a call has no outcome, and needs no approval. */
@@ -29,8 +35,9 @@ export function textOf(message: UIMessage): string {
   return message.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n");
 }
 
-/** The node of a flow that said a part, where the server names it. */
-export function nodeOf(part: Part): string | undefined {
+/** The speaker of a part, where the server names it: a node of a flow, or an agent that `data-agent` introduces. */
+export function speakerOf(part: Part): string | undefined {
+  if (part.type === "data-agent") return nameIn(part.data);
   const metadata =
     "providerMetadata" in part
       ? part.providerMetadata
@@ -39,6 +46,11 @@ export function nodeOf(part: Part): string | undefined {
         : undefined;
   const node = metadata?.["openHarness"]?.["nodeId"];
   return typeof node === "string" ? node : undefined;
+}
+
+function nameIn(data: unknown): string | undefined {
+  const name = typeof data === "object" && data !== null && "name" in data ? data.name : undefined;
+  return typeof name === "string" ? name : undefined;
 }
 
 /** Show any value; a tool's input is undefined between its start and its first delta. */

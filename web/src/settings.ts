@@ -8,6 +8,10 @@ export interface Settings {
   name: string;
   /** What the agent does, in a sentence. */
   description: string;
+  /** The address of the logo, or an empty text. */
+  logo: string;
+  /** The accent colour and what is written on it, in the light and in the dark theme, where they were chosen. */
+  accent: { light: Accent; dark: Accent } | null;
   /** The URL that DefaultChatTransport posts to. */
   api: string;
   /** The URL that checks a stream, if the server has one. */
@@ -20,6 +24,14 @@ export interface Settings {
   chats: boolean;
   /** Whether stored chats can be shared by a link. */
   share: boolean;
+  /** Whether the page has the inspector, which is for developers. */
+  inspector: boolean;
+}
+
+/** A colour, and that of the letters on it. */
+export interface Accent {
+  colour: string;
+  text: string;
 }
 
 const DEFAULTS: Settings = {
@@ -27,11 +39,14 @@ const DEFAULTS: Settings = {
   hasTitle: true,
   name: "",
   description: "",
+  logo: "",
+  accent: null,
   api: "api/chat",
   auth: false,
   suggestions: [],
   chats: false,
   share: false,
+  inspector: false,
 };
 
 export function readSettings(): Settings {
@@ -39,6 +54,15 @@ export function readSettings(): Settings {
   const settings = { ...DEFAULTS, ...(JSON.parse(content) as Partial<Settings>) };
   const hasTitle = settings.title !== "";
   return { ...settings, hasTitle, title: settings.title || "Chat", api: absolute(settings.api), check: settings.check && absolute(settings.check) };
+}
+
+/** Give the page its accent. The style sheet chooses the shade of the theme. */
+export function applyAccent({ accent }: Settings): void {
+  const { style } = document.documentElement;
+  for (const theme of accent ? (["light", "dark"] as const) : []) {
+    style.setProperty(`--accent-${theme}`, accent![theme].colour);
+    style.setProperty(`--on-accent-${theme}`, accent![theme].text);
+  }
 }
 
 /** Addresses are relative to the page, which may live under a prefix; names in braces come from its own query. */

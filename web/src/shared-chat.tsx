@@ -38,13 +38,10 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
   }, [shared, settings]);
   return (
     <ReaderFrame title={<h1 className="truncate text-left" dir="auto">{shared?.title ?? settings.title}</h1>} note="Shared, read-only">
-      <Conversation busy={false}>
-        {failure && (
-          <p role="alert" className="m-auto text-soft">
-            {failure}
-          </p>
-        )}
-        {shared?.messages.map((message, index) => (
+      <Conversation
+        busy={false}
+        messages={shared?.messages ?? []}
+        draw={(message, index) => (
           <Message
             key={message.id}
             message={message}
@@ -52,12 +49,19 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             live={false}
             editing={false}
             failure={undefined}
+            stopped={false}
             versions=""
             rating={undefined}
-            followers={shared.messages.length - 1 - index}
+            followers={(shared?.messages.length ?? 0) - 1 - index}
             {...READ_ONLY}
           />
-        ))}
+        )}
+      >
+        {failure && (
+          <p role="alert" className="m-auto text-soft">
+            {failure}
+          </p>
+        )}
       </Conversation>
     </ReaderFrame>
   );

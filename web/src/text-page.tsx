@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { Markdown } from "./components/markdown";
+import { loadReader } from "./components/markdown-reader";
 import type { Settings } from "./settings";
 import { ReaderFrame } from "./ui/reader-frame";
 
@@ -14,7 +15,11 @@ export function TextPage({ settings, path }: { settings: Settings; path: string 
     const failed = () => setFailure("There is no such page.");
     if (!PATH.test(path)) return failed();
     fetch(path, { headers: { accept: "text/plain" } })
-      .then(async (response) => (response.ok ? setText(await response.text()) : failed()))
+      .then(async (response) => {
+        if (!response.ok) return failed();
+        await loadReader(); // the text is drawn at once then, and has the section to which the address leads
+        setText(await response.text());
+      })
       .catch(() => setFailure("The server cannot be reached. Reload the page to try again."));
   }, [path]);
   useEffect(() => {

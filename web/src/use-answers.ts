@@ -2,9 +2,10 @@ import { useChat } from "@ai-sdk/react";
 import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { isBehind, isFirstShown, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
+import { isBehind, isFirstShown, isMadeHere, loadChat, onChatChanged, saveChat, type StoredChat } from "./chats";
 import { CLIENT_TOOLS } from "./client-tools";
 import { QUESTION } from "./components/question";
+import type { Question } from "./components/use-reading-place";
 import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
@@ -48,6 +49,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const [cutOff, setCutOff] = useState(false);
   /** Whether the answer is being stopped: its open calls wait for nobody. */
   const [stopped, setStopped] = useState(false);
+  /** The answer that the user has stopped, by its id. */
+  const [stoppedAnswer, setStoppedAnswer] = useState(stored.stopped);
+  /** How many questions the user has sent here, and which question the last of them follows. */
+  const [questions, setQuestions] = useState<{ number: number; after: string | undefined }>({ number: 0, after: undefined });
+  const question = useRef<Question>(undefined);
+  /** Whether the page has asked the server for a chat that it did not make. */
+  const [opened, setOpened] = useState(false);
   const [siblings, setSiblings] = useState<Record<string, string[]>>({});
   const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
   const [agent, setAgent] = useState(stored.agent);
@@ -272,7 +280,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }
 
   useEffect(() => {
-    if (!isFirstShown(id) && (!settings.auth || loadToken())) void resume().then(runClientTools);
+    const isOpened = !isFirstShown(id) && (!settings.auth || loadToken() !== "");
+    if (isOpened) void resume().then(() => setOpened(true)).then(runClientTools);
     const again = () => lostNow.current && void resume();
     addEventListener("online", again);
     return () => {
@@ -295,7 +304,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }, [id, busy]);
 
   const running = busy || watching || held !== undefined;
-  const chatNow = { messages, running, continued: running ? continued.current : undefined, agent };
+  const chatNow = { messages, running, continued: running ? continued.current : undefined, agent, stopped: stoppedAnswer };
   const kept = useKept(id, chatNow, outdated);
 
   useEffect(() => onChatChanged(id, follow), [id]);
@@ -309,6 +318,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     /** Give the hook the messages that are shown, and send the request. `goesOn`: the answer that the request continues. */
     const ask = (what: (hook: Hook) => Promise<void>, goesOn?: UIMessage): void => {
       const { chat: hook, messages: shown } = latest.current;
+      setStoppedAnswer(undefined);
       if (heldNow.current) hook.setMessages(shown);
       settle();
       setCutOff(false);
@@ -323,25 +333,32 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       void what(hook);
     };
     return {
-      send: (text: string, files?: FileList) => ask((hook) => hook.sendMessage({ text, files })),
+      send: (text: string, files?: FileList) => {
+        setQuestions((count) => ({ number: count.number + 1, after: lastQuestion(latest.current.messages) }));
+        ask((hook) => hook.sendMessage({ text, files }));
+      },
       /** Send the message again with a new text and the same files; not while an answer arrives, which it would cut off. */
       edit: (message: UIMessage, text: string): boolean => {
         if (lostNow.current || isWorking(latest.current.chat.status)) return false;
+        setQuestions(({ number }) => ({ number: number + 1, after: undefined }));
         ask((hook) => {
           const files = message.parts.filter((part) => part.type === "file");
           return hook.sendMessage({ text, files, messageId: message.id });
         });
         return true;
       },
-      regenerate: (message: UIMessage) => ask((hook) => hook.regenerate({ messageId: message.id })),
+      regenerate: (message: UIMessage) => {
+        setQuestions(({ number }) => ({ number: number + 1, after: undefined }));
+        ask((hook) => hook.regenerate({ messageId: message.id }));
+      },
       /** Ask again for an answer that failed: after an approval that got no answer, from there on. */
       tryAgain: () => {
         const last = latest.current.messages.at(-1);
         const goesOn = JSON.stringify(last) === JSON.stringify(continued.current) ? last : undefined;
         ask((hook) => (goesOn ? hook.sendMessage() : hook.regenerate()), goesOn);
       },
-      approve: (approvalId: string, approved: boolean) =>
-        void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
+      approve: (approvalId: string, approved: boolean, reason?: string) =>
+        void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved, reason }),
       /** Let another agent answer from the next message on. */
       choose: (name: string) => {
         picked.current = true;
@@ -374,10 +391,15 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         }
         endCalls();
         setStopped(false);
+        const last = latest.current.messages.at(-1);
+        if (last?.role === "assistant") setStoppedAnswer(last.id);
       },
     };
   }, [id, settings]);
 
+  const turn = lastQuestion(messages);
+  // Until the hook has the message, the question before it stays.
+  if (questions.number > 0 && turn !== undefined && turn !== questions.after) question.current = { number: questions.number, turn };
   const failure = lost ? undefined : failureOf(chat.error, cutOff);
   return {
     ...actions,
@@ -393,7 +415,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     agent: answering,
     waiting: chat.status === "submitted" || (watching && !isWorking(chat.status)),
     failure,
-    resuming: lost,
+    /** The question that the user has just sent; undefined in a chat that was only opened. */
+    question: question.current,
+    /** Whether the user has stopped the last answer. */
+    stopped: !running && stoppedAnswer !== undefined && stoppedAnswer === messages.at(-1)?.id,
+    /** Whether the address names a chat that neither the server nor this browser has. */
+    unknown: opened && messages.length === 0 && chat.error === undefined && !isMadeHere(id),
+    resuming: lost && chat.status !== "streaming",
   };
 }
 
@@ -432,12 +460,12 @@ function isComplete({ messages, running }: StoredChat): boolean {
   return !running && messages.at(-1)?.role === "assistant";
 }
 
-function withoutUnfinished({ messages, running, continued, agent }: StoredChat) {
+function withoutUnfinished({ messages, running, continued, agent, stopped }: StoredChat) {
   const last = messages.at(-1);
   const unfinished = running && last?.role === "assistant" ? last : undefined;
-  if (!unfinished) return { messages, unfinished, running, continued: undefined, agent };
+  if (!unfinished) return { messages, unfinished, running, continued: undefined, agent, stopped };
   const before = [...messages.slice(0, -1), ...(continued ? [continued] : [])];
-  return { messages: before, unfinished, running, continued, agent };
+  return { messages: before, unfinished, running, continued, agent, stopped };
 }
 
 /** Whether two tabs show the same answer, or wait for it. */

@@ -10,7 +10,7 @@ const SAVE_EVERY = 400;
  */
 export function useKept(
   id: string,
-  { messages, running, continued, agent }: StoredChat,
+  { messages, running, continued, agent, stopped }: StoredChat,
   outdated: RefObject<boolean>,
 ): boolean {
   const [kept, setKept] = useState(true);
@@ -18,13 +18,13 @@ export function useKept(
   const save = useRef(() => {});
   save.current = () => {
     saved.current = Date.now();
-    if (messages.length && !outdated.current) setKept(saveChat(id, { messages, running, continued, agent }));
+    if (messages.length && !outdated.current) setKept(saveChat(id, { messages, running, continued, agent, stopped }));
   };
   useEffect(() => {
     const wait = running ? Math.max(0, saved.current + SAVE_EVERY - Date.now()) : 0;
     const soon = setTimeout(() => save.current(), wait);
     return () => clearTimeout(soon);
-  }, [id, messages, running, continued, agent]);
+  }, [id, messages, running, continued, agent, stopped]);
   useEffect(() => {
     const now = () => save.current();
     addEventListener("pagehide", now);

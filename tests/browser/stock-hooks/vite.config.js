@@ -5,5 +5,5 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "./",
   plugins: [react(), svelte()],
-  build: { rollupOptions: { input: ["react.html", "vue.html", "svelte.html"] } },
+  build: { rollupOptions: { input: ["react.html", "elements.html", "vue.html", "svelte.html"] } },
 });

@@ -8,7 +8,7 @@ const BOTTOM = 28;
 const TOP = 12;
 /** The least width for a label below the chart. */
 const LABEL = 72;
-const COLOURS = ["var(--accent)", "var(--busy)", "var(--good)", "var(--bad)", "var(--soft)"];
+const COLOURS = [1, 2, 3, 4, 5, 6].map((number) => `var(--chart-${number})`);
 
 export interface ChartData {
   series: { name: string; values: number[] }[];
@@ -50,8 +50,8 @@ export function Chart({ name, chart }: { name: string; chart: ChartData }) {
   const every = Math.ceil(count / Math.max(1, Math.floor((width - LEFT) / LABEL)));
   return (
     <figure className="rounded-xl border border-line p-4">
-      <figcaption className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-soft">
-        <span className="font-medium">{name}</span>
+      <figcaption className="mb-3 flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-soft">
+        <span className="mr-auto text-sm font-medium text-ink">{name}</span>
         {chart.series.map((each, index) => (
           <span key={index} className="inline-flex items-center gap-1.5">
             <span aria-hidden="true" className="size-2.5 rounded-full" style={{ backgroundColor: COLOURS[index % COLOURS.length] }} />

@@ -26,7 +26,7 @@ export const CodeBlock = memo(function CodeBlock({ code, language, complete }: {
         <span>{language || "text"}</span>
         <CopyButton text={code} label="Copy code" />
       </div>
-      <pre className="overflow-x-auto px-4 py-3 font-mono text-[0.8125rem] leading-6" tabIndex={0} aria-label={`Code: ${language || "text"}`}>
+      <pre className="overflow-x-auto px-4 py-3 font-mono text-code leading-6" tabIndex={0} aria-label={`Code: ${language || "text"}`}>
         <code>
           {groups.map((text, index) => (
             <Lines key={index} text={text} tokens={tokens[index]} last={index === groups.length - 1} />

@@ -1,19 +1,19 @@
-import { Check, Copy } from "lucide-react";
+import { Check, Copy, X } from "lucide-react";
 import { useState } from "react";
 import { IconButton } from "../ui/button";
 
-/** Copy a text to the clipboard, and show for a moment that it was copied. */
+/** Copy a text to the clipboard, and show for a moment whether it was copied: a browser may refuse it. */
 export function CopyButton({ text, label = "Copy" }: { text: string | (() => string); label?: string }) {
-  const [copied, setCopied] = useState(false);
+  const [outcome, setOutcome] = useState<"copied" | "refused">();
   return (
     <IconButton
       small
-      icon={copied ? Check : Copy}
-      label={copied ? "Copied" : label}
+      icon={outcome === "copied" ? Check : outcome === "refused" ? X : Copy}
+      label={outcome === "copied" ? "Copied" : outcome === "refused" ? "The browser refused to copy" : label}
       onClick={() => {
         void copy(typeof text === "string" ? text : text()).then((done) => {
-          setCopied(done);
-          setTimeout(() => setCopied(false), 1500);
+          setOutcome(done ? "copied" : "refused");
+          setTimeout(() => setOutcome(undefined), done ? 1500 : 4000);
         });
       }}
     />

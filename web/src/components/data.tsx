@@ -1,23 +1,28 @@
 import { ChevronRight } from "lucide-react";
 import { Collapsible } from "radix-ui";
+import { asTitle } from "../words";
 import { Chart, chartOf } from "./chart";
 import { isTable, TableValue, Value } from "./value";
 
-/** The data parts of a flow are drawn as a diagram beside the chat, not listed in it. */
-const DRAWN = new Set(["data-flow-status", "data-flow-graph", "data-edge", "data-node-status"]);
+/** The data parts of a flow are drawn as a diagram beside the chat, and the name of an agent above what it says. */
+const DRAWN = new Set(["data-flow-status", "data-flow-graph", "data-edge", "data-node-status", "data-agent"]);
+
+export function isDrawnElsewhere(type: string): boolean {
+  return DRAWN.has(type);
+}
 
 /** A data part of the application's own: a progress bar, a chart, a table, or a tree. */
 export function DataPart({ type, data }: { type: string; data: unknown }) {
-  if (DRAWN.has(type)) return null;
-  const name = type.slice("data-".length).replace(/[-_]/g, " ");
+  if (isDrawnElsewhere(type)) return null;
+  const name = titleIn(data) ?? asTitle(type.slice("data-".length));
   const progress = progressOf(data);
   if (progress) return <Progress name={name} {...progress} />;
   const chart = chartOf(data);
   if (chart) return <Chart name={name} chart={chart} />;
   if (isTable(data)) {
     return (
-      <figure aria-label={type}>
-        <figcaption className="mb-1 text-xs font-medium text-soft">{name}</figcaption>
+      <figure aria-label={name}>
+        <figcaption className="mb-2 text-sm font-medium">{name}</figcaption>
         <TableValue rows={data} />
       </figure>
     );
@@ -29,12 +34,18 @@ export function DataPart({ type, data }: { type: string; data: unknown }) {
         {name}
       </Collapsible.Trigger>
       <Collapsible.Content>
-        <div className="max-h-80 overflow-auto border-t border-line px-3 py-2" tabIndex={0} role="group" aria-label={type}>
+        <div className="max-h-80 overflow-auto border-t border-line px-3 py-2" tabIndex={0} role="group" aria-label={name}>
           <Value value={data} />
         </div>
       </Collapsible.Content>
     </Collapsible.Root>
   );
+}
+
+/** The title that the data has of its own. */
+function titleIn(data: unknown): string | undefined {
+  const title = typeof data === "object" && data !== null && "title" in data ? data.title : undefined;
+  return typeof title === "string" ? title : undefined;
 }
 
 /** How far something is: `{percent}`, `{progress}` (a part of 1) or `{value, max}`, with a text if there is one. */

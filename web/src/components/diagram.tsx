@@ -1,5 +1,6 @@
 import { memo, useEffect, useState } from "react";
 import { CodeBlock } from "./code-block";
+import { drawableSource } from "./mermaid-source";
 
 /** The design tokens of both themes: an image does not see the style sheet of the page. */
 const LIGHT = { bg: "#ffffff", fg: "#1a1a1e", line: "#5a5a65", muted: "#5a5a65", surface: "#f8f8f9", border: "#c9c9cf" };
@@ -40,8 +41,10 @@ interface Addresses {
 
 /** Draw with a library that needs no document: mermaid's own would need inline styles, which the policy forbids. */
 async function draw(code: string): Promise<Addresses> {
+  const source = drawableSource(code);
+  if (source === undefined) throw new SyntaxError("It cannot be drawn faithfully.");
   const { renderMermaidSVG } = await import("beautiful-mermaid");
-  const drawn = renderMermaidSVG(code, { ...LIGHT, transparent: true, font: "system-ui", padding: 16 });
+  const drawn = renderMermaidSVG(source, { ...LIGHT, transparent: true, font: "system-ui", padding: 16 });
   const svg = drawn.replace(/@import url\('[^']*'\);/g, ""); // it would name a font of another host
   return { light: addressOf(svg), dark: addressOf(svg.replace(styleOf(LIGHT), styleOf(DARK))) };
 }

@@ -5,7 +5,7 @@ const CODE = /(```[\s\S]*?(?:```|$)|~~~[\s\S]*?(?:~~~|$)|`[^`\n]*`)/;
 let loading: Promise<Formulas> | undefined;
 
 /**
- * Write `\(a\)` and `\[a\]`, which Markdown would take for escaped brackets, as `$$a$$`; code stays as it is. `$$a$$` alone
+ * Write `\(a\)`, `\[a\]`, which Markdown would take for escaped brackets, and `$a$` as `$$a$$`; code stays as it is. `$$a$$` alone
  * on a line is a display, as models mean it.
  */
 export function withDollars(text: string): string {
@@ -18,6 +18,7 @@ export function withDollars(text: string): string {
         : piece
             .replace(/\n( {0,3})\$\$([^$\n]+)\$\$[ \t]*(?=\n)/g, "\n$1$$$$\n$1$2\n$1$$$$")
             .replace(/\\\[([\s\S]+?)\\\]/g, (_, formula: string) => `\n$$$$\n${formula.trim()}\n$$$$\n`)
+            .replace(DOLLARS, (piece) => (isFormula(piece.slice(1, -1)) ? `$$${piece}$$` : piece))
             .replace(/\\\(([^\n]+?)\\\)/g, (_, formula: string) => `$$$$${formula.trim()}$$$$`),
     )
     .join("")
@@ -26,7 +27,18 @@ export function withDollars(text: string): string {
 
 /** Whether a text may have formulas. */
 export function hasFormulas(text: string): boolean {
-  return /\$\$|\\\(|\\\[/.test(text);
+  return /\$\$|\\\(|\\\[/.test(text) || (text.match(DOLLARS) ?? []).some((piece) => isFormula(piece.slice(1, -1)));
+}
+
+/** Text between two dollars that touch it, as no two prices in a sentence do: "$5 and $6" has a space before its second. */
+const DOLLARS = /(?<![\w$\\])\$(?=[^\s$])[^$\n`]*(?<=[^\s\\])\$(?![\w$])/g;
+
+/** Whether it can be nothing but a formula: a letter, or something with a command, an index, a power or a relation. */
+function isFormula(text: string): boolean {
+  if (/^[A-Za-z]$/.test(text)) return true;
+  const isPrice = /^[\d.,+\s]+$/.test(text);
+  const isSentence = /(?<!\\)\b[A-Za-z]{2,}\s+[A-Za-z]{2,}\s+[A-Za-z]{2,}/.test(text);
+  return /[\\^_=<>+]/.test(text) && !isPrice && !isSentence;
 }
 
 /** What draws formulas, with KaTeX. A single dollar begins none. */

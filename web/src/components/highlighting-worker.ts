@@ -81,7 +81,13 @@ addEventListener("message", async ({ data: { id, code, language } }: MessageEven
   if (!load) return;
   const highlighter = await loading;
   await highlighter.loadLanguage(load());
-  const { tokens } = highlighter.codeToTokens(code, { lang: name, themes: THEMES, defaultColor: false });
+  const { tokens } = highlighter.codeToTokens(code, {
+    lang: name,
+    themes: THEMES,
+    defaultColor: false,
+    // Shiki gives up a line after half a second. On a slow processor the first line takes longer: it compiles the grammar.
+    tokenizeTimeLimit: 0,
+  });
   const lines = tokens.map((line) => line.map(({ content, htmlStyle }) => ({ text: content, style: htmlStyle })));
   for (let group = 0; group * GROUP_LINES < lines.length; group += 1) {
     const part = lines.slice(group * GROUP_LINES, (group + 1) * GROUP_LINES);

@@ -9,6 +9,7 @@ import remarkParse from "remark-parse";
 import remarkRehype from "remark-rehype";
 import remend from "remend";
 import { unified, type PluggableList } from "unified";
+import { withoutPrefix } from "../words";
 
 /** What is drawn: a text, or an element with the properties that React knows. It can be sent as JSON. */
 export type Node = string | Element;
@@ -74,8 +75,25 @@ function safe(prefix: string, base: string): PluggableList {
   const protocols = { ...defaultSchema.protocols, href: [...(href ?? []), "tel"], src: [...(src ?? []), "data"] };
   return [
     [rehypeSanitize, { ...defaultSchema, attributes, protocols, clobberPrefix: prefix }],
+    [linkPictures, base],
     [harden, { defaultOrigin: base, allowedLinkPrefixes: ["*"], allowDataImages: true }],
   ];
+}
+
+/** Make a link of a picture of another host: the page does not ask that host for it unless the user does. */
+function linkPictures(base: string) {
+  const change = (node: Root | Root["children"][number]): void => {
+    if (node.type === "element" && node.tagName === "img") {
+      const { src, alt } = node.properties;
+      if (typeof src !== "string" || !URL.canParse(src, base)) return;
+      const { protocol, host } = new URL(src, base);
+      if (!/^https?:$/.test(protocol)) return;
+      const text = `Image on ${withoutPrefix(host)} ↗`;
+      const title = typeof alt === "string" && alt !== "" ? alt : undefined;
+      Object.assign(node, { tagName: "a", properties: { href: src, title }, children: [{ type: "text", value: text }] });
+    } else if ("children" in node) node.children.forEach((child) => change(child as Root["children"][number]));
+  };
+  return change;
 }
 
 /** Mark the block of code in whose middle the text ends. */

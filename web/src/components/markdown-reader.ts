@@ -1,7 +1,6 @@
-import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { useEffect, useId, useMemo, useReducer, useRef, useState } from "react";
 import { hasFormulas } from "./formulas";
 import { drawingOf, type Drawing } from "./markdown-chunks";
-import { nodesOf } from "./markdown-nodes";
 import type { ReadDocument, ReadingRequest } from "./markdown-worker";
 import { inNextFrame } from "./turns";
 
@@ -9,6 +8,10 @@ import { inNextFrame } from "./turns";
 const SHORT = 2000;
 
 const NOTHING: Drawing = { outline: [], chunks: [] };
+
+/** What reads Markdown: a third of the page's code. It is loaded with the first text. */
+let reader: Pick<typeof import("./markdown-nodes"), "nodesOf"> | undefined;
+let loading: Promise<void> | undefined;
 
 const shown = new Map<number, (read: ReadDocument | undefined) => void>();
 let worker: Worker | undefined;
@@ -23,9 +26,10 @@ export function useDrawing(text: string, streaming: boolean, own: boolean): Draw
   const [failed, setFailed] = useState(broken);
   const formulas = hasFormulas(text);
   const atOnce = own || failed || (text.length <= SHORT && !formulas);
+  const nodesOf = useReader(atOnce);
   const drawing = useMemo(
-    () => (atOnce ? drawingOf(nodesOf(text, { streaming, prefix, base: document.baseURI })) : undefined),
-    [atOnce, text, streaming, prefix],
+    () => (atOnce && nodesOf ? drawingOf(nodesOf(text, { streaming, prefix, base: document.baseURI })) : undefined),
+    [atOnce, nodesOf, text, streaming, prefix],
   );
   const last = useRef(NOTHING);
   last.current = drawing ?? read ?? last.current;
@@ -47,6 +51,29 @@ export function useDrawing(text: string, streaming: boolean, own: boolean): Draw
     if (formulas) void import("katex/dist/katex.min.css");
   }, [formulas]);
   return { ...last.current, atOnce };
+}
+
+/** Without its reader a text is shown as it is. */
+const PLAIN = { nodesOf: (text: string) => [{ tag: "p", props: { className: "whitespace-pre-wrap" }, children: [text] }] };
+
+/** Load what reads Markdown, so that it is there when the first text arrives. */
+export function loadReader(): Promise<void> {
+  loading ??= import("./markdown-nodes").then(
+    (loaded) => void (reader = loaded),
+    () => void (reader = PLAIN),
+  );
+  return loading;
+}
+
+/** What reads Markdown, as soon as it is loaded. */
+function useReader(needed: boolean): typeof import("./markdown-nodes").nodesOf | undefined {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  const nodesOf = reader?.nodesOf;
+  // It may arrive between the drawing and this effect: what counts is whether this drawing had it.
+  useEffect(() => {
+    if (needed && !nodesOf) void loadReader().then(redraw);
+  }, [needed, nodesOf]);
+  return nodesOf;
 }
 
 function merged({ outline, chunks }: ReadDocument, before: Drawing = NOTHING): Drawing {

@@ -26,6 +26,9 @@ interface Props {
   anchors?: boolean;
 }
 
+/** Blocks of a text that is so long that those out of sight are left alone. */
+const MANY = 8;
+
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
   const { outline, chunks, atOnce } = useDrawing(text, streaming, anchors);
@@ -37,13 +40,14 @@ export const Markdown = memo(function Markdown({ text, streaming, anchors = fals
         const [key, { tag, props, children }] = [`element ${index - count}`, part];
         const hasRows = tag === "tbody" && children.every((child) => typeof child === "number");
         if (hasRows) return <Fragment key={key}>{draw(children, inGroups)}</Fragment>;
-        return createElement(own[tag] ?? tag, { ...props, key }, draw(children, asItIs));
+        const drawn = draw(children, asItIs);
+        return createElement(own[tag] ?? tag, { ...props, key }, tag === "p" ? inLines(drawn) : drawn);
       }
       const key = `chunk ${count++}`;
       return wrap(<Chunk key={key} nodes={chunks[part] ?? "[]"} components={own} atOnce={atOnce} />, key);
     });
   };
-  return <div className="markdown">{draw(outline, inBlocks)}</div>;
+  return <div className={classes("markdown", outline.length > MANY && "many")}>{draw(outline, inBlocks)}</div>;
 });
 
 const asItIs = (chunk: ReactNode) => chunk;
@@ -53,6 +57,20 @@ const inBlocks = (chunk: ReactNode, key: string) => (
     {chunk}
   </div>
 );
+
+/** Chunks of a paragraph that are laid out as one: some fifty lines. */
+const MOST_OF_A_PARAGRAPH = 4;
+
+/** Cut a paragraph that goes on for pages: the browser lays out, and paints, all lines of one whenever it grows. */
+function inLines(chunks: ReactNode[]): ReactNode[] {
+  if (chunks.length <= MOST_OF_A_PARAGRAPH) return chunks;
+  const starts = chunks.map((_, index) => index).filter((index) => index % MOST_OF_A_PARAGRAPH === 0);
+  return starts.map((start) => (
+    <span key={start} className="lines">
+      {chunks.slice(start, start + MOST_OF_A_PARAGRAPH)}
+    </span>
+  ));
+}
 
 const inGroups = (rows: ReactNode, key: string) => <tbody key={key}>{rows}</tbody>;
 
@@ -107,13 +125,13 @@ function InlineCode({ children }: ComponentProps<"code">) {
 function Table({ children, columns, dir }: ComponentProps<"table"> & { columns?: Column[] }) {
   const table = useRef<HTMLTableElement>(null);
   return (
-    <div className="group/table relative overflow-hidden rounded-xl border border-line">
+    <div className="group/table relative overflow-hidden rounded-xl border border-line" dir={dir}>
       <div className="overflow-x-auto" role="group" aria-label="Table" tabIndex={0}>
         <table ref={table} dir={dir} className={classes("w-full", columns && "long")} style={columns && widthsOf(columns)}>
           {children}
         </table>
       </div>
-      <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface transition-opacity can-hover:opacity-0 group-hover/table:opacity-100 focus-within:opacity-100">
+      <div className="screen-only absolute top-1 end-1 rounded-lg bg-surface transition-opacity can-hover:opacity-0 group-hover/table:opacity-100 focus-within:opacity-100">
         <CopyButton label="Copy table" text={() => (table.current ? tabSeparated(table.current) : "")} />
       </div>
     </div>

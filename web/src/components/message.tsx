@@ -2,18 +2,19 @@ import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } fro
 import type { UIMessage } from "ai";
 import { Fragment, memo, useState, type ReactNode } from "react";
 import { CLIENT_TOOLS } from "../client-tools";
-import { isData, isTool, isUnfinished, nodeOf, textOf, toolName, type Part } from "../parts";
+import { isData, isTool, isUnfinished, speakerOf, textOf, toolName, type Part, type ToolPart } from "../parts";
 import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
-import { DataPart } from "./data";
+import { DataPart, isDrawnElsewhere } from "./data";
 import { inWords } from "./duration";
 import { Markdown } from "./markdown";
 import { focusPrompt } from "./prompt-input";
 import { QUESTION } from "./question";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
-import { Tool, type AnswerCall, type Approve } from "./tool";
+import { Tool, ToolGroup, type AnswerCall, type Approve } from "./tool";
+import { useGrowingField } from "../use-growing-field";
 import { useLateTurn } from "./turns";
 
 export type Rating = "good" | "bad";
@@ -42,6 +43,8 @@ interface DrawnProps extends MessageActions {
   editing: boolean;
   /** What went wrong while the answer arrived, as an element. */
   failure: ReactNode;
+  /** Whether the user has stopped it. */
+  stopped: boolean;
   /** The versions of this message, itself included, separated by spaces: a text, so that equal ones are equal. */
   versions: string;
   rating: Rating | undefined;
@@ -66,7 +69,7 @@ const DrawnMessage = memo(function DrawnMessage(props: DrawnProps) {
 });
 
 const ACTIONS =
-  "flex items-center gap-0.5 opacity-100 transition-opacity lg:can-hover:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
+  "actions flex items-center gap-0.5 opacity-100 transition-opacity lg:can-hover:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100";
 
 /** Hidden while an answer arrives. A rule of the style sheet does it: as a property it would draw every message anew. */
 const WHEN_IDLE = "when-idle";
@@ -116,6 +119,7 @@ function UserMessage({ message, editing, edit, setEditing, versions, showVersion
 
 function EditForm({ text, submit, cancel }: { text: string; submit: (text: string) => void; cancel: () => void }) {
   const [value, setValue] = useState(text);
+  const field = useGrowingField(value);
   const send = () => value.trim() && submit(value);
   return (
     <form
@@ -133,8 +137,9 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
     >
       <textarea
         autoFocus
-        rows={Math.min(10, value.split("\n").length + 1)}
-        className="field-sizing-content max-h-64 w-full resize-none bg-transparent px-2 py-1 outline-none"
+        ref={field}
+        rows={1}
+        className="max-h-64 w-full resize-none bg-transparent px-2 py-1 outline-none"
         aria-label="Edit message"
         dir="auto"
         value={value}
@@ -158,61 +163,126 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
 }
 
 function AssistantMessage(props: DrawnProps) {
-  const { message, streaming, failure, live, approve, answer, regenerate, versions, showVersion, rating, rate } = props;
-  const dividers = nodeDividers(message.parts);
-  const sources = message.parts.filter(isSource);
-  const questions = questionsIn(message.parts);
-  const lastStep = message.parts.findLastIndex((part) => part.type === "step-start");
+  const { message, streaming, failure, live, approve, answer } = props;
+  const { parts } = message;
+  const dividers = speakerDividers(parts);
+  const sources = parts.filter(isSource);
+  const questions = questionsIn(parts);
+  const lastStep = parts.findLastIndex((part) => part.type === "step-start");
   // A question has a step of its own: the hook posts as soon as the calls of the last step have outputs. Calls of earlier
   // steps run on while the question waits.
-  const asks = answer !== undefined && message.parts.slice(lastStep + 1).some(waitsForPerson);
-  const empty = !streaming && !failure && !message.parts.some(isShown);
+  const asks = answer !== undefined && parts.slice(lastStep + 1).some(waitsForPerson);
+  const waits = asks || (approve !== undefined && parts.some((part) => isTool(part) && part.state === "approval-requested"));
+  const empty = !streaming && !failure && !parts.some(isShown);
+  const isAnswered = (index: number) => index > lastStep && waitsForPerson(parts[index]!) && answer !== undefined;
+  const draw = (index: number) => {
+    const part = parts[index]!;
+    return (
+      <AssistantPart
+        key={index}
+        id={`${message.id}:${index}`}
+        part={part}
+        look={lookOf(part)}
+        streaming={streaming && isStreaming(part, index === parts.length - 1)}
+        live={(live || asks) && isUnfinished(part)}
+        question={isTool(part) ? questions.get(part.toolCallId) : undefined}
+        // Only to parts that need them: the others would be drawn again when these change.
+        approve={isTool(part) && part.state === "approval-requested" ? approve : undefined}
+        answer={isAnswered(index) ? answer : undefined}
+      />
+    );
+  };
   return (
     <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
-      {message.parts.map((part, index) => questions.has(questionOfCall(part)?.toolCallId ?? "") ? null : (
-        <Fragment key={index}>
-          {dividers[index] !== undefined && (
-            <div
-              className="flex items-center gap-3 text-xs font-medium text-soft before:h-px before:w-4 before:bg-line after:h-px after:flex-1 after:bg-line"
-              role="separator"
-              aria-label={`Node ${dividers[index]}`}
-            >
-              <span>{dividers[index]}</span>
-            </div>
+      {groupsOf(parts, dividers, (index) => isGrouped(parts[index]!) && !isAnswered(index)).map((group) => (
+        <Fragment key={group[0]}>
+          {dividers[group[0]!] !== undefined && <Divider speaker={dividers[group[0]!]!} />}
+          {isGrouped(parts[group[0]!]!) && !isAnswered(group[0]!) ? (
+            <ToolGroup id={`${message.id}:${group[0]}`} calls={group.map((index) => parts[index] as ToolPart)} live={live || asks} draw={(number) => draw(group[number]!)} />
+          ) : (
+            !questions.has(questionOfCall(parts[group[0]!]!)?.toolCallId ?? "") && draw(group[0]!)
           )}
-          <AssistantPart
-            id={`${message.id}:${index}`}
-            part={part}
-            look={lookOf(part)}
-            streaming={streaming && isStreaming(part, index === message.parts.length - 1)}
-            live={(live || asks) && isUnfinished(part)}
-            question={isTool(part) ? questions.get(part.toolCallId) : undefined}
-            // Only to parts that need them: the others would be drawn again when these change.
-            approve={isTool(part) && part.state === "approval-requested" ? approve : undefined}
-            answer={index > lastStep && waitsForPerson(part) ? answer : undefined}
-          />
         </Fragment>
       ))}
       {empty && <p className="text-sm text-soft">The answer is empty.</p>}
       {sources.length > 0 && <Sources sources={sources} />}
       {failure}
-      {!streaming && (
-        <div className="-mt-2 flex flex-wrap items-center gap-x-3">
-          <div className="screen-only -ml-2 flex items-center pointer-coarse:-ml-3">
-            <div className={ACTIONS}>
-              {textOf(message) && <CopyButton text={textOf(message)} />}
-              {regenerate && (
-                <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />
-              )}
-              {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
-            </div>
-            <Versions id={message.id} versions={versions} show={showVersion} />
-          </div>
-          <Usage metadata={message.metadata} />
-        </div>
-      )}
+      {!streaming && <Footer {...props} waits={waits} />}
     </article>
   );
+}
+
+/** What can be done with an answer. While it waits for the user, it can only be copied. */
+function Footer({ message, stopped, waits, regenerate, versions, showVersion, rating, rate }: DrawnProps & { waits: boolean }) {
+  return (
+    <>
+      {stopped && (
+        <p className="screen-only flex items-center gap-1 text-sm text-soft" role="status">
+          You stopped this answer
+          {regenerate && (
+            <>
+              {" · "}
+              <button type="button" className="rounded px-1 font-medium text-accent hover:underline pointer-coarse:min-h-10" onClick={() => regenerate(message)}>
+                Regenerate
+              </button>
+            </>
+          )}
+        </p>
+      )}
+      <div className="-mt-2 flex flex-wrap items-center gap-x-3">
+        <div className="screen-only -ml-2 flex items-center pointer-coarse:-ml-3">
+          <div className={ACTIONS}>
+            {textOf(message) && <CopyButton text={textOf(message)} />}
+            {regenerate && !waits && !stopped && (
+              <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />
+            )}
+            {rate && !waits && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
+          </div>
+          <Versions id={message.id} versions={versions} show={showVersion} />
+        </div>
+        <Usage metadata={message.metadata} />
+      </div>
+    </>
+  );
+}
+
+/** The name of who speaks from here on. */
+function Divider({ speaker }: { speaker: string }) {
+  return (
+    <div
+      className="flex items-center gap-3 text-xs font-medium text-soft before:h-px before:w-4 before:bg-line after:h-px after:flex-1 after:bg-line"
+      role="separator"
+      aria-label={`Speaker: ${speaker}`}
+    >
+      <span>{speaker}</span>
+    </div>
+  );
+}
+
+/**
+ * The places of the parts, in groups that are drawn together: calls that follow each other are one. What is not shown does
+ * not part them, and a new speaker does.
+ */
+function groupsOf(parts: Part[], dividers: (string | undefined)[], isCall: (index: number) => boolean): number[][] {
+  const groups: number[][] = [];
+  let open = false;
+  parts.forEach((part, index) => {
+    if (dividers[index] !== undefined) open = false;
+    if (isCall(index)) {
+      if (open) groups.at(-1)!.push(index);
+      else groups.push([index]);
+      open = true;
+    } else if (dividers[index] !== undefined || isDrawn(part)) {
+      groups.push([index]);
+      open = false;
+    }
+  });
+  return groups;
+}
+
+/** Whether a call may be one of a group: what a person decides, or has decided, stands alone. */
+function isGrouped(part: Part): part is ToolPart {
+  return isTool(part) && toolName(part) !== QUESTION && part.state !== "approval-requested" && part.state !== "output-denied";
 }
 
 function Thumbs({ rating, rate }: { rating: Rating | undefined; rate: (rating: Rating | undefined) => void }) {
@@ -332,6 +402,11 @@ function isShown(part: Part): boolean {
   return part.type !== "step-start";
 }
 
+/** Whether something is drawn at the place of a part: sources and the data of a flow are drawn elsewhere. */
+function isDrawn(part: Part): boolean {
+  return isShown(part) && !isSource(part) && !(isData(part) && isDrawnElsewhere(part.type));
+}
+
 /** The questions that data parts have for calls of the same message, as text, by the id of the call. */
 function questionsIn(parts: Part[]): Map<string, string> {
   const calls = new Set(parts.filter(isTool).map((part) => part.toolCallId));
@@ -345,17 +420,19 @@ function questionOfCall(part: Part): { toolCallId: string; question: string } | 
   return typeof toolCallId === "string" ? { toolCallId, question: JSON.stringify(value) ?? "null" } : undefined;
 }
 
-/** The node names to show between parts: at the start of the step in which the node changes, or at its first part. */
-function nodeDividers(parts: Part[]): (string | undefined)[] {
+/** The names of speakers to show between parts: at the start of the step in which the speaker changes, or at its first part. */
+function speakerDividers(parts: Part[]): (string | undefined)[] {
   const dividers: (string | undefined)[] = parts.map(() => undefined);
-  let speaking: string | undefined;
+  let current: string | undefined;
   let step: number | undefined;
   parts.forEach((part, index) => {
     if (part.type === "step-start") step = index;
-    const node = nodeOf(part);
-    if (node === undefined) return;
-    if (node !== speaking) dividers[step ?? index] = node;
-    speaking = node;
+    const speaker = speakerOf(part);
+    // What is drawn before somebody is named was said by the speaker before.
+    if (speaker === undefined && isDrawn(part)) step = undefined;
+    if (speaker === undefined) return;
+    if (speaker !== current) dividers[step ?? index] = speaker;
+    current = speaker;
     step = undefined;
   });
   return dividers;

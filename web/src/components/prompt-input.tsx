@@ -1,9 +1,10 @@
 import type { UIMessage } from "ai";
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
-import { useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
-import { loadDraft, saveDraft } from "../chats";
+import { useEffect, useRef, useState, type ReactNode } from "react";
+import { isMadeHere, loadDraft, saveDraft } from "../chats";
 import type { Limits } from "../server-settings";
 import { IconButton } from "../ui/button";
+import { useGrowingField } from "../use-growing-field";
 
 interface Props {
   chat: string;
@@ -24,20 +25,21 @@ export function focusPrompt(): void {
 
 /** The message input. Enter sends, Shift+Enter inserts a new line; files can be chosen, pasted, or dropped anywhere. */
 export function PromptInput({ chat, busy, limits, messages, send, stop, picker: agents, editLast }: Props) {
-  const [text, setText] = useState(() => loadDraft(chat));
+  const isNew = messages.length === 0;
+  const [text, setText] = useState(() => loadDraft(chat, isNew && isMadeHere(chat)));
   const [files, setFiles] = useState<File[]>([]);
   const [refusal, setRefusal] = useState<string>();
-  const area = useRef<HTMLTextAreaElement>(null);
+  const area = useGrowingField(text);
   const picker = useRef<HTMLInputElement>(null);
   const ready = !busy && (text.trim() !== "" || files.length > 0);
   const dropping = useDroppedFiles(attach);
 
-  useLayoutEffect(() => {
-    if (!area.current) return;
-    area.current.style.height = "auto";
-    area.current.style.height = `${area.current.scrollHeight}px`;
-  }, [text]);
-  useEffect(() => saveDraft(chat, text), [chat, text]);
+  const saved = useRef("");
+  useEffect(() => {
+    if (saved.current === text) return; // a chat that is only looked at changes no draft
+    saved.current = text;
+    saveDraft(chat, text, isNew);
+  }, [chat, text, isNew]);
 
   /** Take files that fit. The list is read at once: the input that it belongs to is emptied right after. */
   function attach(list: Iterable<File>): void {
@@ -60,6 +62,7 @@ export function PromptInput({ chat, busy, limits, messages, send, stop, picker: 
     const sent = sizeOf(messages);
     const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), sent, limits)).find(Boolean);
     if (refused) return setRefusal(refused);
+    saveDraft(chat, "", isNew);
     send(text, files.length ? listOf(files) : undefined);
     setText("");
     setFiles([]);

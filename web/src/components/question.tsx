@@ -2,6 +2,8 @@ import { ExternalLink } from "lucide-react";
 import { useEffect, useId, useRef, type FormEvent, type KeyboardEvent } from "react";
 import { session } from "../storage";
 import { Button } from "../ui/button";
+import { classes } from "../ui/classes";
+import { asTitle } from "../words";
 import { focusPrompt } from "./prompt-input";
 import { isWebAddress } from "./sources";
 
@@ -31,8 +33,8 @@ const FREE: Field = { name: undefined, kind: "free", required: true, schema: { t
 interface Props {
   /** What the typed answer is kept by. */
   id: string;
-  /** The name of its tool. */
-  name: string;
+  /** Who waits for the answer, if the question does not say what it asks. */
+  title: string;
   asked: unknown;
   answer: (output: unknown) => void;
 }
@@ -41,7 +43,7 @@ interface Props {
  * What an agent asks in a call that waits for an output of the page: a form, a web page to visit, a choice, or anything.
  * The answer to an elicitation of MCP has the shape of its result. Any other answer is the value itself.
  */
-export function Question({ id, name, asked, answer }: Props) {
+export function Question({ id, title, asked, answer }: Props) {
   const form = useKeptAnswer(id);
   const { mode, url, error } = objectOf(asked);
   const elicited = mode === "form" || mode === "url";
@@ -60,14 +62,14 @@ export function Question({ id, name, asked, answer }: Props) {
   return (
     <form
       ref={form.ref}
-      className="space-y-3 border-t border-line bg-surface p-3 text-sm"
+      className="space-y-4 text-sm"
       aria-label="Answer the question"
       onChange={form.keep}
       onSubmit={submit}
     >
-      <p className="whitespace-pre-wrap" dir="auto">
-        {questionIn(asked) ?? `${name === QUESTION ? "The agent" : name} waits for an answer.`}
-      </p>
+      <h3 className="text-base font-semibold whitespace-pre-wrap" dir="auto">
+        {questionIn(asked) ?? `${title} waits for an answer.`}
+      </h3>
       {typeof error === "string" && (
         <p className="text-bad" role="alert" dir="auto">
           {error}
@@ -83,7 +85,7 @@ export function Question({ id, name, asked, answer }: Props) {
         <Input key={index} name={String(index)} field={field} />
       ))}
       <div className="flex flex-wrap justify-end gap-2">
-        {elicited && <Button onClick={() => give({ action: "decline" })}>Decline</Button>}
+        {elicited && <Button kind="quiet" onClick={() => give({ action: "decline" })}>Decline</Button>}
         {choices.map(({ label, value }, index) => (
           <Button key={index} onClick={() => give(value)}>
             {label}
@@ -167,14 +169,14 @@ function Input({ field, name }: { field: Field; name: string }) {
     );
   }
   return (
-    <div className="space-y-1">
+    <div className="flex flex-col gap-1.5">
       <label htmlFor={id} className="font-medium">
         {title}
         {!required && <span className="font-normal text-soft"> (optional)</span>}
       </label>
       {explained}
       {kind === "choice" ? (
-        <select {...common} required={required} className={BOX} defaultValue={indexOf(options, schema["default"])}>
+        <select {...common} required={required} className={classes(BOX, "select")} defaultValue={indexOf(options, schema["default"])}>
           <option value="">Choose…</option>
           {options.map(({ label }, index) => (
             <option key={index} value={index}>
@@ -296,7 +298,7 @@ function jsonOr(text: string): unknown {
 }
 
 function labelOf({ name, schema }: Field): string {
-  return typeof schema["title"] === "string" ? schema["title"] : (name ?? "Your answer");
+  return typeof schema["title"] === "string" ? schema["title"] : name === undefined ? "Your answer" : asTitle(name);
 }
 
 function defaultOf({ default: value }: Schema): string | undefined {

@@ -31,7 +31,7 @@ export function Reasoning({ id, text, streaming }: { id: string; text: string; s
       </button>
       {/* No collapsible of Radix: it measures what it closes, which takes long for a long text. */}
       {open && (
-        <div id={content} className="mt-1 ml-2 border-l-2 border-line pl-4 text-[0.9375rem] text-soft">
+        <div id={content} className="mt-1 ml-2 border-l-2 border-line pl-4 text-sm text-soft">
           <Markdown text={text} streaming={streaming} />
         </div>
       )}

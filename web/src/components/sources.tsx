@@ -3,12 +3,13 @@ import type { SourceDocumentUIPart, SourceUrlUIPart } from "ai";
 import { memo } from "react";
 import { Hint } from "../ui/button";
 import { classes } from "../ui/classes";
+import { withoutPrefix } from "../words";
 import { useTurn } from "./turns";
 
 export type Source = SourceUrlUIPart | SourceDocumentUIPart;
 
 const CHIP =
-  "inline-flex min-h-8 pointer-coarse:min-h-10 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-[0.8125rem]";
+  "inline-flex min-h-8 pointer-coarse:min-h-10 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-sm";
 
 /** How many chips are drawn at once. */
 const GROUP = 20;
@@ -50,7 +51,7 @@ function Chip({ source }: { source: Source }) {
       </span>
     );
   }
-  const text = source.title ?? source.url;
+  const text = source.title ?? shortAddress(source.url);
   if (!isWebAddress(source.url)) return <span className={CHIP}>{text}</span>;
   return (
     <Hint text={source.url}>
@@ -66,17 +67,24 @@ function Chip({ source }: { source: Source }) {
 function Favicon({ url }: { url: string }) {
   const { host: full } = new URL(url, document.baseURI);
   if (full === location.host) return <FileText aria-hidden="true" className="icon size-4 shrink-0 text-soft" />;
-  const host = full.replace(/^www\./, "");
+  const host = withoutPrefix(full);
   const hue = [...host].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
   return (
     <span
       aria-hidden="true"
-      className="grid size-5 shrink-0 place-items-center rounded-full text-[0.6875rem] font-semibold text-white uppercase"
+      className="grid size-5 shrink-0 place-items-center rounded-full text-xs font-semibold text-white uppercase"
       style={{ backgroundColor: `hsl(${hue} 45% 32%)` }}
     >
       {host[0]}
     </span>
   );
+}
+
+/** An address as a person would say it. */
+function shortAddress(url: string): string {
+  if (!isWebAddress(url)) return url;
+  const { host, pathname } = new URL(url, document.baseURI);
+  return withoutPrefix(host) + pathname.replace(/\/$/, "");
 }
 
 /** Whether a link is safe: an address such as `javascript:` is not. */

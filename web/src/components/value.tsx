@@ -2,12 +2,12 @@ import { ChevronRight } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useState } from "react";
 import { classes } from "../ui/classes";
+import { asText, asTitle } from "../words";
 import { Markdown } from "./markdown";
 
 type Row = Record<string, unknown>;
 
 const MOST_ROWS = 50;
-const VALUES = "font-mono text-[0.8125rem] leading-6";
 
 /** Any JSON value as a person reads it: text, an image, a table or a tree. */
 export function Value({ value }: { value: unknown }) {
@@ -15,7 +15,7 @@ export function Value({ value }: { value: unknown }) {
   if (isTable(value)) return <TableValue rows={value} />;
   if (isBranch(value)) return <Tree value={value} />;
   return (
-    <div className={VALUES}>
+    <div className="text-sm">
       <Leaf value={value} />
     </div>
   );
@@ -54,7 +54,7 @@ export function TableValue({ rows }: { rows: Row[] }) {
           <tr>
             {columns.map((name) => (
               <th key={name} className={classes("px-3 py-1.5 font-medium whitespace-nowrap", numeric.has(name) && "text-right")}>
-                {name}
+                {asTitle(name)}
               </th>
             ))}
           </tr>
@@ -64,7 +64,7 @@ export function TableValue({ rows }: { rows: Row[] }) {
             <tr key={index} className="border-t border-line">
               {columns.map((name) => (
                 <td key={name} className={classes("px-3 py-1.5", numeric.has(name) && "text-right tabular-nums")}>
-                  {String(row[name] ?? "")}
+                  {asCell(row[name])}
                 </td>
               ))}
             </tr>
@@ -76,11 +76,18 @@ export function TableValue({ rows }: { rows: Row[] }) {
   );
 }
 
+/** A cell of a table. The thousands of a large number are apart; one of four digits may be a year. */
+function asCell(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value !== "number" || Math.abs(value) < 10_000) return asText(value);
+  return value.toLocaleString("en", { maximumFractionDigits: 20 });
+}
+
 function Tree({ value }: { value: object }) {
   const entries = Object.entries(value);
   const folds = entries.some(([, inner]) => isBranch(inner));
   return (
-    <ul className={classes("space-y-0.5", VALUES)}>
+    <ul className="space-y-1 text-sm">
       {entries.map(([key, inner]) => (
         <li key={key} className="min-w-0">
           {isBranch(inner) ? <Branch name={key} value={inner} /> : <Entry name={key} value={inner} beside={folds} />}
@@ -97,8 +104,8 @@ function Branch({ name, value }: { name: string; value: object }) {
     <Collapsible.Root open={open} onOpenChange={setOpen}>
       <Collapsible.Trigger className="-ml-1 flex items-center gap-1 rounded px-1 hover:bg-muted pointer-coarse:min-h-10">
         <ChevronRight aria-hidden="true" className={classes("size-3.5 text-soft transition-transform", open && "rotate-90")} />
-        <span className="text-soft">{name}</span>
-        <span className="text-xs text-soft">{Array.isArray(value) ? `${size} items` : `${size} keys`}</span>
+        <span className="text-soft">{labelOf(name)}</span>
+        <span className="text-xs text-soft">{size === 1 ? "1 value" : `${size} values`}</span>
       </Collapsible.Trigger>
       <Collapsible.Content className="ml-1.5 border-l border-line pl-3">
         <Tree value={value} />
@@ -111,7 +118,7 @@ function Branch({ name, value }: { name: string; value: object }) {
 function Entry({ name, value, beside }: { name: string; value: unknown; beside: boolean }) {
   return (
     <div className={classes("flex gap-2", beside && "pl-[0.875rem]")}>
-      <span className="shrink-0 text-soft">{name}</span>
+      <span className="max-w-[40%] shrink-0 text-soft">{labelOf(name)}</span>
       <Leaf value={value} />
     </div>
   );
@@ -120,8 +127,13 @@ function Entry({ name, value, beside }: { name: string; value: unknown; beside: 
 function Leaf({ value }: { value: unknown }) {
   if (typeof value === "string" && value.startsWith("data:image/")) return <TextValue text={value} />;
   return (
-    <span className={classes("min-w-0 break-words whitespace-pre-wrap", typeof value !== "string" && "text-accent")} dir="auto">
-      {typeof value === "string" ? value : (JSON.stringify(value) ?? "")}
+    <span className={classes("min-w-0 break-words whitespace-pre-wrap", typeof value !== "string" && "tabular-nums")} dir="auto">
+      {asText(value)}
     </span>
   );
+}
+
+/** The key of a value in words. The places of a list are counted from 1. */
+function labelOf(key: string): string {
+  return /^\d+$/.test(key) ? `${Number(key) + 1}.` : asTitle(key);
 }

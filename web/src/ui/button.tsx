@@ -6,6 +6,7 @@ import { classes } from "./classes";
 const KINDS = {
   plain: "border border-line bg-canvas hover:bg-muted",
   primary: "bg-accent text-on-accent hover:opacity-90",
+  quiet: "text-soft hover:bg-muted hover:text-ink",
   danger: "border border-line bg-canvas text-bad hover:bg-bad-surface",
 };
 

@@ -48,7 +48,11 @@ export function Panel({ name, width: initial, title, close, children }: Props) {
             aria-valuemax={MOST}
             tabIndex={0}
             className="absolute inset-y-0 -left-1 z-10 w-2 cursor-col-resize touch-none hover:bg-accent/30"
-            onPointerDown={(event) => event.currentTarget.setPointerCapture(event.pointerId)}
+            onPointerDown={(event) => {
+              event.preventDefault(); // WebKit would select the text over which the pointer moves
+              event.currentTarget.focus();
+              event.currentTarget.setPointerCapture(event.pointerId);
+            }}
             onPointerMove={(event) => {
               if (event.currentTarget.hasPointerCapture(event.pointerId)) resize(innerWidth - event.clientX);
             }}

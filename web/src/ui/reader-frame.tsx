@@ -11,7 +11,7 @@ export function ReaderFrame({ title, note, children }: { title: ReactNode; note:
     <Tooltip.Provider delayDuration={400}>
       <div className="flex h-full flex-col">
         <header className="screen-only flex h-14 shrink-0 items-center gap-3 border-b border-line px-4">
-          <div className="min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{title}</div>
+          <div className="min-w-0 flex-1 truncate text-sm font-semibold">{title}</div>
           <span className="rounded-full bg-muted px-3 py-1 text-xs font-medium whitespace-nowrap text-soft">{note}</span>
           <IconButton
             icon={theme === "dark" ? Sun : Moon}
