@@ -4,27 +4,27 @@ import json
 from functools import cache
 from typing import Any, cast
 
-from usechat.demo import script
 from usechat.demo.app import Guide
+from usechat.demo.script import script
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
+from usechat.runs.settings import Settings
 from usechat.runs.transport import RunChatTransport
 
 
 def quick_registry() -> NodeRegistry:
-    """The models of the demo without their pace."""
+    """The model of the demo without its pace."""
     registry = default_registry()
-    registry.add_model("researcher", script.researcher(pace=0))
-    registry.add_model("writer", script.writer(pace=0))
+    registry.add_model("guide", script(pace=0))
     return registry
 
 
 @cache
 def guide() -> RunChatTransport:
-    return RunChatTransport(Guide(quick_registry(), pace=0), sdk="7")
+    return RunChatTransport(Guide(quick_registry(), pace=0), settings=Settings(sdk="7"))
 
 
 def user(text: str, number: int = 1) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""The tools of the demo's researcher."""
+"""The tools of the demo's agent."""
 
 import pytest
 
 from usechat.demo.tools import calculate, search_docs, weather
+
+pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize(
@@ -19,14 +21,15 @@ def test_nothing_else_is_calculated(expression: str) -> None:
         calculate(expression)
 
 
-def test_sections_are_found_the_best_first() -> None:
-    found = search_docs("stop button")
-    assert found["found"][0]["section"] == "Resume and stop: A stop button"
-    assert found["nearest"] == []
+def test_the_best_passage_is_the_first_with_its_link() -> None:
+    passage = search_docs("stop button")[0]
+    assert passage["section"] == "Resume and stop: A stop button"
+    assert passage["link"] == "docs/resume.md#a-stop-button"
+    assert passage["text"].startswith("Call the stop route, then `stop()`:\n\n```tsx\n")
 
 
 def test_nothing_is_found_for_words_that_mean_nothing() -> None:
-    assert search_docs("what is it about?") == {"found": [], "nearest": []}
+    assert search_docs("what is it about?") == []
 
 
 def test_the_weather_is_never_known() -> None:

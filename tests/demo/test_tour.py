@@ -7,10 +7,12 @@ import pytest
 
 from tests.demo.asking import answered, cited, guide, texts, tools, user
 from usechat.demo.app import SUGGESTIONS
-from usechat.demo.library import library
 from usechat.demo.tour import STEPS
+from usechat.documentation import documentation
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
+
+pytestmark = pytest.mark.quick
 
 
 def how(message: dict[str, Any]) -> str:
@@ -22,7 +24,7 @@ def linked(text: str) -> str:
     """The section to which the line that names the code links."""
     found = re.search(r"\n\nThe code: `[^`]+` \(\[documentation\]\(docs/([^)]+)\)\)\.(?=\n|$)", text)
     assert found is not None
-    assert found[1] in [section.id for section in library().sections]
+    assert found[1] in [section.id for section in documentation().sections]
     return found[1]
 
 
@@ -139,5 +141,5 @@ async def test_two_nodes_run_side_by_side() -> None:
     assert {part["data"]["nodeId"]: part["data"]["status"] for part in data} == dict.fromkeys(
         ("snacks", "drinks", "menu"), "complete"
     )
-    assert how(message) == "open-harness.md#the-flow-file"
+    assert how(message) == "open-harness-reference.md#the-flow-file"
     assert [part["type"] for part in message["parts"]].count("text") == 3

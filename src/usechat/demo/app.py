@@ -6,14 +6,10 @@ from functools import partial
 from importlib.resources import files
 from typing import Final
 
-from usechat.demo.library import library
 from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
+from usechat.demo.pages import served_pages
 from usechat.demo.tour import PACE, STEPS, Tour
-from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.flow.reading import load_flow
-from usechat.open_harness.nodes.registry import NodeRegistry
-from usechat.open_harness.transport import OpenHarnessChatTransport
-from usechat.server.site import Site
+from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTransport, load_flow
 from usechat.turn import TurnContext
 
 __all__ = ["SUGGESTIONS", "TITLE", "Guide", "describe", "guide"]
@@ -52,13 +48,7 @@ class Guide(OpenHarnessChatTransport):
     @property
     def page_files(self) -> Mapping[str, str]:
         """The documentation, by path."""
-        return {f"/docs/{name}": text for name, text in library().pages.items()}
-
-    @property
-    def site(self) -> Site | None:
-        """The site of the documentation, if it was built: `make demo` and `make wheel` do that."""
-        built = files("usechat") / "demo" / "site"
-        return Site(built) if (built / "versions.json").is_file() else None
+        return served_pages()
 
 
 guide: Final = Guide(registry_for(os.environ.get(MODEL_VARIABLE, SCRIPT)))

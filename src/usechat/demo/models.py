@@ -1,20 +1,15 @@
-"""Which model the demo's agents use: its own script, or any that pydantic-ai knows."""
+"""Which model the demo's agent uses: its own script, or any that pydantic-ai knows."""
 
 from typing import Any, Final
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import infer_model
 
-from usechat.demo.script import researcher, writer
+from usechat.demo.script import script
 from usechat.errors import CannotUseModel
-from usechat.open_harness.nodes.builtin import default_registry
-from usechat.open_harness.nodes.registry import NodeRegistry
+from usechat.open_harness import NodeRegistry, default_registry
 
-__all__ = [
-    "MODEL_VARIABLE",
-    "SCRIPT",
-    "registry_for",
-]
+__all__ = ["MODEL_VARIABLE", "SCRIPT", "registry_for"]
 
 
 MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
@@ -23,15 +18,9 @@ SCRIPT: Final = "script"
 
 
 def registry_for(model: str) -> NodeRegistry:
-    """Return the models of the flow's researcher and writer."""
+    """Return the registry with the model of the flow's agent."""
     registry = default_registry()
-    if model == SCRIPT:
-        registry.add_model("researcher", researcher())
-        registry.add_model("writer", writer())
-    else:
-        chosen = _known(model)
-        registry.add_model("researcher", chosen)
-        registry.add_model("writer", chosen)
+    registry.add_model("guide", script() if model == SCRIPT else _known(model))
     return registry
 
 

@@ -1,11 +1,11 @@
-"""The tools of the researcher."""
+"""The tools of the demo's agent."""
 
 import ast
 import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from usechat.demo.library import library
+from usechat.documentation import documentation
 
 __all__ = ["calculate", "search_docs", "weather"]
 
@@ -22,13 +22,12 @@ _OPERATORS: Final[dict[type[ast.AST], Callable[..., float]]] = {
 _LONGEST: Final = 200
 
 
-def search_docs(query: str) -> dict[str, list[dict[str, str]]]:
-    """Search the documentation of usechat; returns sections, the best first, or else those that come nearest."""
-    found = library().search(query)
-    return {
-        "found": [{"section": section.name, "excerpt": section.text[:200]} for section in found.sections],
-        "nearest": [{"section": section.name} for section in found.nearest],
-    }
+def search_docs(query: str) -> list[dict[str, str]]:
+    """Search the documentation of usechat; returns the best passages with their links, or none."""
+    return [
+        {"section": passage.section.name, "link": f"docs/{passage.section.id}", "text": passage.excerpt}
+        for passage in documentation().search(query)
+    ]
 
 
 def calculate(expression: str) -> float:

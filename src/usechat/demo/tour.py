@@ -10,24 +10,12 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
+from usechat import Turn
 from usechat.ids import new_id
-from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.flow.reading import load_flow
-from usechat.open_harness.nodes.registry import NodeRegistry
-from usechat.open_harness.transport import OpenHarnessChatTransport
-from usechat.protocol.parts import (
-    ApprovalRequest,
-    Data,
-    File,
-    Part,
-    Reasoning,
-    SourceUrl,
-    ToolCall,
-    ToolDenied,
-    ToolResult,
-)
+from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTransport, load_flow
+from usechat.parts import ApprovalRequest, Data, File, Part, Reasoning, SourceUrl, ToolCall, ToolDenied, ToolResult
 from usechat.sources import FunctionSource
-from usechat.turn import Turn, TurnContext
+from usechat.turn import TurnContext
 
 __all__ = ["STEPS", "Tour", "drinks", "menu", "snacks"]
 
@@ -208,7 +196,7 @@ async def drinks(_fields: Mapping[str, Any]) -> Said:
 async def menu(_fields: Mapping[str, Any]) -> Said:
     """Bring both together."""
     text = "Two nodes worked side by side, and this one waited for both. The flow panel shows it."
-    async for word in _words(text + _how("usechat serve flow.yaml", "open-harness.md#the-flow-file"), PACE):
+    async for word in _words(text + _how("usechat serve flow.yaml", "open-harness-reference.md#the-flow-file"), PACE):
         yield word
 
 
