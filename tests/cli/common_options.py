@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from usechat.cli.targets import CommonOptions
+from usechat.runs.settings import Settings
 from usechat.server.auth.origin import LocalPagesOnly
-from usechat.server.settings import Settings
+from usechat.targets import CommonOptions
 
 COMMON: Final = CommonOptions(
     settings=Settings(),

@@ -13,6 +13,8 @@ from tests.conformance.served import serving
 from usechat.cli import main
 from usechat.server import ChatApp
 
+pytestmark = pytest.mark.every_python
+
 AGENTS = """
 from usechat import parts
 
@@ -152,6 +154,19 @@ def test_a_failure_is_exit_code_1_and_what_came_is_kept(chat: Chat) -> None:
     code, out, err = chat("hi", "http://127.0.0.1:9/api/chat")
     assert (code, out) == (1, "")
     assert err.startswith("usechat chat: cannot connect to http://127.0.0.1:9/api/chat: ")
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(b"", 1), (b"data: [DONE]\n\n", 0), (b'data: {"type":"finish"}\n\n', 0), (b'data: {"type":"abort"}\n\n', 0)],
+)
+def test_an_answer_that_was_cut_off_is_exit_code_1(chat: Chat, end: bytes, code: int) -> None:
+    begin = b'data: {"type":"start","messageId":"m"}\n\ndata: {"type":"text-start","id":"1"}\n\n'
+    text = b'data: {"type":"text-delta","id":"1","delta":"Well"}\n\ndata: {"type":"text-end","id":"1"}\n\n'
+    with served(Endpoint(begin + text + end)) as url:
+        result, out, err = chat("hi", url)
+    assert (result, out) == (code, "Well\n")
+    assert ("the stream ends without `finish` and without [DONE]" in err) is bool(code)
 
 
 def test_a_refusal_is_told_with_its_address_and_status(chat: Chat) -> None:

@@ -33,6 +33,11 @@ def test_chats_are_listed(database: str, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.endswith("c1  ada  What is it?\n")
 
 
+def test_the_database_may_be_named_before_the_command(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chats", "--chats", database, "list", "--owner", "ada"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+
+
 @pytest.mark.parametrize("command", [["show"], ["export", "--format", "markdown"]])
 def test_a_chat_is_shown(database: str, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     assert main(["chats", *command, "--chats", database, "c1"]) == 0
@@ -52,7 +57,7 @@ def test_what_is_exported_can_be_imported(database: str, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("what", "said", "left"),
+    ("what", "line", "left"),
     [
         (["c1"], "deleted 1 chat", 1),
         (["--owner", "ada"], "deleted 2 chats", 0),
@@ -61,12 +66,12 @@ def test_what_is_exported_can_be_imported(database: str, capsys: pytest.CaptureF
     ],
 )
 def test_chats_are_deleted(
-    database: str, capsys: pytest.CaptureFixture[str], what: list[str], said: str, left: int
+    database: str, capsys: pytest.CaptureFixture[str], what: list[str], line: str, left: int
 ) -> None:
     assert main(["chats", "delete", "--chats", database, *what]) == 0
     assert main(["chats", "list", "--chats", database]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert (lines[0], len(lines[1:])) == (said, left)
+    assert (lines[0], len(lines[1:])) == (line, left)
 
 
 def test_tables_are_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -75,7 +80,7 @@ def test_tables_are_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "error"),
     [
         (["show", "none"], "usechat: No such chat.\n"),
         (["delete", "none"], "usechat: No such chat.\n"),
@@ -83,10 +88,10 @@ def test_tables_are_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(
-    database: str, capsys: pytest.CaptureFixture[str], command: list[str], said: str
+    database: str, capsys: pytest.CaptureFixture[str], command: list[str], error: str
 ) -> None:
     assert main(["chats", command[0], "--chats", database, *command[1:]]) == 2
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == error
 
 
 @pytest.mark.parametrize("command", [["list"], ["show", "c1"], ["export", "c1"], ["delete", "--owner", "ada"]])

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,11 @@ import usechat
 from tests.certificate import write_certificate
 from tests.check.server import CHUNKED, OK, piece, serving
 from tests.check.streams import START, stream, text, turn
+from tests.server.process import eventually
 from usechat.cli import main
+from usechat.cli.parser import CommandParser
+
+pytestmark = pytest.mark.quick
 
 GOOD = turn(*text())
 BAD = stream({"type": "step-start"})
@@ -55,7 +60,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "usechat: the following arguments are required: COMMAND; see usechat --help"),
         (["check"], "usechat check: the following arguments are required: INPUT; see usechat check --help"),
         (
             ["check", "-", "--sdk", "4"],
@@ -102,9 +106,18 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "a:b", "--conflict", "x"], "usechat serve: argument --conflict: invalid choice: 'x' (choose from "),
         (
             ["serve", "a:b", "--prot", "1"],
-            "usechat serve: unrecognized arguments: --prot 1; see usechat serve --help\n",
+            "usechat serve: unrecognized arguments: --prot 1; did you mean --port? See usechat serve --help\n",
+        ),
+        (
+            ["serve", "a:b", "--reddis=url"],
+            "usechat serve: unrecognized arguments: --reddis=url; did you mean --redis? See usechat serve --help\n",
+        ),
+        (
+            ["serve", "a:b", "--zzz"],
+            "usechat serve: unrecognized arguments: --zzz; see usechat serve --help\n",
         ),
         (["--prot", "serve", "a:b"], "usechat: unrecognized arguments: --prot; see usechat --help\n"),
+        (["chats", "list"], "usechat chats list: the following arguments are required: --chats; see usechat chats"),
         (["serve", "nowhere:agent"], "usechat: there is no module 'nowhere' in "),
         (["check", "no-such-file"], "usechat check: no-such-file cannot be read: No such file or directory\n"),
         (["check", "http://"], "usechat check: http:// did not answer: "),
@@ -200,13 +213,13 @@ def test_limits_of_a_url(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_stream_without_an_end(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = threading.Event()
-    with serving([CHUNKED + piece(GOOD), seen]) as server:
+    release = threading.Event()
+    with serving([CHUNKED + piece(GOOD), release]) as server:
         assert exit_code("check", server.url, "--timeout", "1.5") == 2
-        seen.set()
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "UC007: the server did not end the stream within 1.5 s" in shown
-    assert "did not answer" not in shown
+        release.set()
+    report = " ".join(capsys.readouterr().out.split())
+    assert "UC007: the server did not end the stream within 1.5 s" in report
+    assert "did not answer" not in report
 
 
 def test_a_self_signed_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,8 +285,8 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
 
 
 def test_an_interruption_is_no_traceback() -> None:
-    seen = threading.Event()
-    with serving([seen]) as server:
+    release = threading.Event()
+    with serving([release]) as server:
         # A shell starts what runs in the background with interruptions ignored, and its children inherit that.
         listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
         program = [sys.executable, "-c", f"{listening}; import sys; from usechat.cli import main; sys.exit(main())"]
@@ -282,7 +295,7 @@ def test_an_interruption_is_no_traceback() -> None:
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         printed = running.communicate(timeout=60)
-        seen.set()
+        release.set()
     assert (running.returncode, printed) == (130, (b"", b""))
 
 
@@ -290,3 +303,64 @@ def test_help_imports_no_command() -> None:
     program = "import sys; from usechat.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert {"usechat.check", "usechat.server", "asyncio", "httpx2", "uvicorn"} & set(loaded) == set()
+
+
+@pytest.mark.parametrize(
+    "command", ["", "serve", "worker", "check", "chat", "record", "diff", "types", "chats", "docs", "demo", "sessions"]
+)
+def test_the_help_of_a_command_fits_80_columns(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code(*command.split(), "--help")
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+def options_in(text: str) -> list[str]:
+    return re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)
+
+
+def test_the_help_of_serve_shows_twelve_everyday_options_and_leads_to_all_of_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    exit_code("serve", "--help")
+    everyday = capsys.readouterr().out
+    exit_code("serve", "--help-all")
+    every = capsys.readouterr().out
+    assert len(options_in(everyday)) == 2 + 12
+    assert set(options_in(everyday)) < set(options_in(every))
+    hidden = len(set(options_in(every))) - len(options_in(everyday))
+    assert f"\n{hidden} more options: usechat serve --help-all\n" in everyday
+    assert [line for line in every.splitlines() if len(line) > 80] == []
+
+
+def test_a_help_text_keeps_its_items_and_examples() -> None:
+    text = "One paragraph\nof two lines:\n\n- an item\n  of two lines\n- another\n\nexamples:\n  usechat  x\n"
+    parser = CommandParser("x", "x", text)
+    assert (
+        "One paragraph of two lines:\n\n- an item of two lines\n- another\n\nexamples:\n  usechat  x\n"
+        in parser.format_help()
+    )
+
+
+@pytest.mark.parametrize("command", [(), ("chats",), ("sessions",)], ids=["usechat", "chats", "sessions"])
+def test_a_command_without_its_own_command_shows_its_help(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    exit_code(*command, "--help")
+    text = capsys.readouterr().out
+    assert exit_code(*command) == 2
+    assert capsys.readouterr() == ("", text)
+
+
+@pytest.mark.parametrize("module", ["msgspec", "usechat.protocol.parts", "usechat.cli", "starlette.routing"])
+def test_an_interrupt_while_modules_are_imported_leaves_no_traceback(module: str, tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text("def agent(turn):\n    return 'Hello'\n")
+    # A shell lets what it starts in the background ignore interrupts, and so would this program.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heed}; from usechat_program import main; exit(main())"
+    command = [sys.executable, "-X", "importtime", "-c", program, "serve", "interrupted:agent", "--port", "0"]
+    log = tmp_path / "output.txt"
+    with log.open("wb") as output, subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=output) as process:
+        eventually(lambda: f" {module}\n" in log.read_text(), f"{module} is imported")
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert "Traceback" not in log.read_text()
+    assert process.returncode in (-signal.SIGINT, 130)

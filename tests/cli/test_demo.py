@@ -24,8 +24,8 @@ def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: 
             assert page.read().startswith(b"# Serving")
         message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "What is 6 * 7?"}]}
         body = json.dumps({"id": "c1", "messages": [message]}).encode()
-        asked = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        request = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
             assert b"**42**" in answer.read()
 
 
@@ -81,16 +81,16 @@ def test_the_page_says_which_model_answers(tmp_path: Path) -> None:
         serve_process(tmp_path, "--model", "test", command="demo") as demo,
         urllib.request.urlopen(demo.url, timeout=30) as page,
     ):
-        said = page.read().decode()
-    assert "The answers are by test, the tour is a script." in said
-    assert "Offline" not in said
+        html = page.read().decode()
+    assert "The answers are by test, the tour is a script." in html
+    assert "Offline" not in html
 
 
 def test_a_real_model_answers_with_the_same_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     question = "How do I add a stop button?"
     search = ModelAnswer(calls=[ModelCall("search_docs", {"query": question})])
-    written = "Call the stop route: [Resume and stop: A stop button](docs/resume.md#a-stop-button)."
-    with ScriptedModel([search, "Resume and stop: A stop button", written]) as model:
+    text = "Call the stop route: [Resume and stop: A stop button](docs/resume.md#a-stop-button)."
+    with ScriptedModel([search, text]) as model:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
         with (
@@ -100,7 +100,7 @@ def test_a_real_model_answers_with_the_same_tools(tmp_path: Path, monkeypatch: p
             answer = chat.send(question).wait()
     assert answer is not None
     assert [(tool.name, tool.state) for tool in answer.tools] == [("search_docs", "output-available")]
-    assert answer.text.endswith(written)
+    assert answer.text == text
     assert [source["url"] for source in answer.sources] == ["docs/resume.md#a-stop-button"]
     assert sorted(tool["name"] for tool in model.requests[0]["tools"]) == ["calculate", "search_docs", "weather"]
 
@@ -115,8 +115,8 @@ def test_what_is_no_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         command = [sys.executable, "-c", "from usechat.cli import main; exit(main())", "demo", "--port", port]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2

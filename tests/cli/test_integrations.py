@@ -14,6 +14,8 @@ from scripts.generate_docs import ROOT
 from scripts.try_wheel import run_step
 from tests.check.streams import stream, text, turn
 
+pytestmark = pytest.mark.every_python
+
 SCRIPTS = Path(sys.executable).parent
 
 
@@ -79,12 +81,12 @@ def test_the_action_names_a_pattern_without_files(captures: Path) -> None:
 
 def test_the_hook_checks_the_files_that_it_names(captures: Path) -> None:
     [hook] = read(".pre-commit-hooks.yaml")
-    chosen = [name for name in ("bad.sse", "good.sse", "notes.md", "a.jsonl") if re.search(hook["files"], name)]
-    assert chosen == ["bad.sse", "good.sse"]
+    names = [name for name in ("bad.sse", "good.sse", "notes.md", "a.jsonl") if re.search(hook["files"], name)]
+    assert names == ["bad.sse", "good.sse"]
     assert re.search(hook["files"], "tours/a.usechat.jsonl")
     command = [str(SCRIPTS / "usechat"), *shlex.split(hook["entry"])[1:]]
     assert shlex.split(hook["entry"])[0] == "usechat"
     codes = [
-        subprocess.run([*command, name], cwd=captures, capture_output=True, check=False).returncode for name in chosen
+        subprocess.run([*command, name], cwd=captures, capture_output=True, check=False).returncode for name in names
     ]
     assert codes == [1, 0]

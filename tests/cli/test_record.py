@@ -17,6 +17,8 @@ from tests.server.process import PATIENCE, eventually, question
 from usechat.cli import main
 from usechat.client import StreamRecording
 
+pytestmark = pytest.mark.every_python
+
 
 @contextmanager
 def record(directory: Path, *arguments: str) -> Iterator[str]:
@@ -76,20 +78,20 @@ def test_what_cannot_be_recorded_is_told_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["record", *arguments]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith(f"usechat: {complaint}")
-    assert shown.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"usechat: {complaint}")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     "arguments", [["nowhere"], ["http://h/", "--cors", "x"], ["http://h/", "--port", "0", "--header", "x"]]
 )
 def test_a_command_that_fails_leaves_the_recording_that_was_there(arguments: list[str], tmp_path: Path) -> None:
-    kept = written(tmp_path, "kept", LINES)
-    assert main(["record", *arguments, "-o", kept]) == 2
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert main(["record", "http://h/", "--port", str(taken.getsockname()[1]), "-o", kept]) == 2
-    assert Path(kept).read_text(encoding="utf-8") == "\n".join(LINES)
+    recording = written(tmp_path, "kept", LINES)
+    assert main(["record", *arguments, "-o", recording]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert main(["record", "http://h/", "--port", str(listener.getsockname()[1]), "-o", recording]) == 2
+    assert Path(recording).read_text(encoding="utf-8") == "\n".join(LINES)
 
 
 def written(directory: Path, name: str, lines: list[str]) -> str:
@@ -140,9 +142,9 @@ def test_a_page_that_left_is_no_failure_and_an_endpoint_that_was_away_is_not_che
     short = written(tmp_path, "short", LINES[:6])
     assert main(["check", short]) == 0
     assert "the recording ends before the answer does" in capsys.readouterr().out
-    broken = written(tmp_path, "broken", ["{}"])
-    assert main(["check", broken]) == 2
-    assert f"usechat check: {broken}, line 1: " in capsys.readouterr().err
+    invalid = written(tmp_path, "broken", ["{}"])
+    assert main(["check", invalid]) == 2
+    assert f"usechat check: {invalid}, line 1: " in capsys.readouterr().err
 
 
 def test_a_recording_without_an_answer_is_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,11 @@
 """`usechat serve`: what is served, what is refused, and how the process ends."""
 
 import os
+import re
 import signal
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,11 @@ from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
+from usechat.cli.serve import plan_of
+from usechat.errors import CannotServe
+from usechat.runs.quotas import Quotas
+from usechat.runs.settings import Disconnect, Settings, Timeouts, cancel_after
 from usechat.server.auth.tokens import new_api_token
-from usechat.server.settings import Disconnect, Settings, cancel_after
 
 AGENTS = """
 import asyncio, functools, time
@@ -207,6 +212,15 @@ async def test_the_path_is_chosen() -> None:
     assert (await ask(plan)).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [("accent", "teal", "write it as #rrggbb"), ("logo", "missing.svg", "cannot be read: No such file")],
+)
+def test_a_logo_or_an_accent_that_is_none_is_refused(field: str, value: str, sentence: str) -> None:
+    with pytest.raises(CannotServe, match=sentence):
+        make_app(msgspec.structs.replace(Plan(target="served_agents:plain"), **{field: value}))
+
+
 async def test_origins_are_let_in_by_name() -> None:
     headers = {"origin": "https://chat.example"}
     assert (await ask(Plan(target="served_agents:plain"), headers=headers)).status_code == 403
@@ -251,6 +265,10 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is not a rule; give tokens:FILE or jwt:"),
         (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
         (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),
+        (
+            ["served_agents:plain", "--uds", "no/such/directory/chat.sock"],
+            "the socket no/such/directory/chat.sock cannot be used: No such file or directory",
+        ),
         (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
         (["served_agents:plain", "--cors", "*"], "--cors '*' would allow every page on the web to use the agent; "),
         (["served_agents:plain", "--redis", "localhost"], "--redis takes a URL such as redis://localhost:6379"),
@@ -291,7 +309,7 @@ def test_a_traceback_for_those_who_ask(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serve_process(tmp_path, "served_agents:endless", "--drain", "3", "--log-format", "json") as served:
+    with serve_process(tmp_path, "served_agents:endless", "--drain", "3") as served:
         port = served.url.rpartition(":")[2]
         assert "\n  POST /api/chat\n" in served.written
         assert "Only this machine can reach it" in served.written
@@ -312,22 +330,77 @@ def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFi
         assert time.monotonic() - began >= 3
         assert served.process.returncode == -signal.SIGTERM
         assert "\nthe agent was closed\n" in served.written
-        assert '"state": "stopped"' in served.written
+        assert " stopped after " in served.written
         assert PLAIN_ASGI or "Traceback" not in served.written  # uvicorn logs what it cancels
+
+
+def test_a_json_log_has_one_object_per_line_from_the_first_line(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "served_agents:plain", "--log-format", "json") as served:
+        httpx2.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE)
+    lines = [msgspec.json.decode(line) for line in served.written.splitlines()]
+    assert f"usechat serves served_agents:plain at {served.url}" in [line["text"] for line in lines]
+    assert {line["state"] for line in lines if "state" in line} == {"finished"}
+
+
+def test_a_unix_socket_is_served_to_a_proxy_that_tells_the_address(tmp_path: Path) -> None:
+    path = tmp_path / "chat.sock"
+    for _ in range(2):  # the second server finds the socket of the first
+        with serve_process(tmp_path, "served_agents:plain", "--uds", str(path), "--keep-alive", "5") as served:
+            transport = httpx2.HTTPTransport(uds=str(path))
+            with httpx2.Client(transport=transport, base_url="http://localhost", timeout=PATIENCE) as client:
+                answer = client.post("/api/chat", json=question(), headers={"x-forwarded-for": "203.0.113.9"})
+            assert text_of(answer.content) == "You said: Hi"
+            assert "203.0.113.9:0 - " in served.written
+            assert f"curl -N --unix-socket {path} http://localhost/api/chat" in served.written
+
+
+def test_a_socket_that_is_used_is_not_taken_from_its_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "chat.sock"
+    with serve_process(tmp_path, "served_agents:plain", "--uds", str(path)):
+        complaint = complaint_about(["served_agents:plain", "--uds", str(path)], capsys)
+    assert complaint == (
+        f"usechat: the socket {path} cannot be used: Address already in use; stop the program that uses it, or choose"
+        " another path\n"
+    )
+    path.unlink()
+    path.write_text("precious")
+    assert complaint_about(["served_agents:plain", "--uds", str(path)], capsys).startswith(
+        f"usechat: the socket {path}"
+    )
+    assert path.read_text() == "precious"
+
+
+def test_a_forwarded_address_counts_only_from_a_named_proxy(tmp_path: Path) -> None:
+    for proxies, address in (("192.0.2.7", "127.0.0.1:"), ("127.0.0.0/8, 192.0.2.7", "203.0.113.9:0")):
+        with serve_process(tmp_path, "served_agents:plain", "--forwarded-allow-ips", proxies) as served:
+            headers = {"x-forwarded-for": "203.0.113.9"}
+            httpx2.post(f"{served.url}/api/chat", json=question(), headers=headers, timeout=PATIENCE)
+            assert re.search(rf'{address}\d* - "POST /api/chat', served.written)
+
+
+def test_below_a_root_path_addresses_of_files_begin_with_it(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "served_agents:plain", "--root-path", "/assistant") as served:
+        body = question()
+        url = "data:text/plain;base64," + "aGVsbG8h" * 5000
+        body["messages"][0]["parts"].append({"type": "file", "mediaType": "text/plain", "url": url})
+        answer = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+        assert text_of(answer.content) == "You said: Hi"
+        [message, _] = httpx2.get(f"{served.url}/api/chat/c1/messages", timeout=PATIENCE).json()["messages"]
+        assert message["parts"][1]["url"].startswith(f"{served.url}/assistant/api/chat/c1/files/")
 
 
 def test_an_approval_outlives_the_server_that_asked(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("a secret of more than thirty-two characters\n")
     (tmp_path / "other.txt").write_text("another secret of more than thirty-two characters")
-    asked = question()
+    body = question()
     with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", "secret.txt") as served:
-        message = message_of(httpx2.post(f"{served.url}/api/chat", json=asked, timeout=PATIENCE).content)
+        message = message_of(httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE).content)
     [part] = [part for part in message["parts"] if part["type"] == "tool-remove"]
     part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
-    answered = {**asked, "messages": [*asked["messages"], message], "messageId": message["id"]}
+    reply = {**body, "messages": [*body["messages"], message], "messageId": message["id"]}
     for file, status in (("secret.txt", 200), ("other.txt", 422)):
         with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", file) as served:
-            assert httpx2.post(f"{served.url}/api/chat", json=answered, timeout=PATIENCE).status_code == status
+            assert httpx2.post(f"{served.url}/api/chat", json=reply, timeout=PATIENCE).status_code == status
 
 
 def test_an_agent_that_cannot_be_stopped_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -395,15 +468,45 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "policy"), [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))]
+    ("value", "policy"),
+    [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))],
 )
-def test_the_disconnect_policy_reaches_the_settings(said: Any, policy: Disconnect) -> None:
-    assert settings_of(Plan(target="served_agents:plain", disconnect=said)).disconnect == policy
+def test_the_disconnect_policy_reaches_the_settings(value: Any, policy: Disconnect) -> None:
+    assert settings_of(Plan(target="served_agents:plain", settings=Settings(disconnect=policy))).disconnect == policy
+    assert plan_with(disconnect=value).settings.disconnect == policy
 
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_uvicorn_s_internals_can_be_switched_off(plain: bool) -> None:
-    assert settings_of(Plan(target="served_agents:plain", plain_asgi=plain)).plain_asgi is (plain or PLAIN_ASGI)
+    settings = Settings(plain_asgi=plain)
+    assert settings_of(Plan(target="served_agents:plain", settings=settings)).plain_asgi is (plain or PLAIN_ASGI)
+
+
+def test_the_options_become_settings() -> None:
+    plan = plan_with(sdk="5", idle_timeout="never", rate=4, keep=60.0, conflict="queue", coalesce_ms=2.0, recover=3)
+    assert plan.settings == Settings(
+        sdk="5",
+        disconnect=cancel_after(15),
+        timeouts=Timeouts(first_event=None, idle=None),
+        quotas=Quotas(requests_per_minute=4),
+        keep_chats=60,
+        conflict="queue",
+        coalesce_ms=2,
+        recover=3,
+        approval_secret=plan.settings.approval_secret,
+    )
+
+
+def plan_with(**options: Any) -> Plan:
+    """Return the plan of options that were given on the command line."""
+    given: dict[str, Any] = {
+        "target": "served_agents:plain",
+        "kind": None,
+        "redis": None,
+        "workers": 1,
+        "kind_flags": {},
+    }
+    return plan_of(Namespace(**given, **options))
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -412,5 +515,6 @@ def settings_of(plan: Plan) -> Settings:
 
 
 def test_the_plan_reaches_workers_as_it_is() -> None:
-    plan = Plan(target="a:b", disconnect="continue", cors=("http://localhost:3000",), conflict="queue")
+    settings = Settings(disconnect=cancel_after(3), conflict="queue", quotas=Quotas(requests_per_minute=4))
+    plan = Plan(target="a:b", settings=settings, cors=("http://localhost:3000",))
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan

@@ -80,10 +80,10 @@ def test_an_open_approval_is_taken_after_a_reload(tmp_path: Path, options: list[
         file.write_text(ASKING.replace("VERSION", "the new version"), encoding="utf-8")
         eventually(lambda: version(served) == "the new version", "the change is served")
         *earlier, call = waiting["parts"]
-        answered = {**call, "state": "approval-responded", "approval": {**call["approval"], "approved": True}}
+        decision = {**call, "state": "approval-responded", "approval": {**call["approval"], "approved": True}}
         body = {
             "id": "c1",
-            "messages": [question, {**waiting, "parts": [*earlier, answered]}],
+            "messages": [question, {**waiting, "parts": [*earlier, decision]}],
             "messageId": waiting["id"],
         }
         response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
@@ -91,7 +91,7 @@ def test_an_open_approval_is_taken_after_a_reload(tmp_path: Path, options: list[
 
 
 def version(served: ServeProcess) -> str:
-    """Ask in a chat of its own what the agent is; nothing while it is being replaced."""
+    """Ask in a new chat what the agent is; nothing while it is being replaced."""
     try:
         response = httpx2.post(f"{served.url}/api/chat", json={"messages": [user("u1", "version")]}, timeout=PATIENCE)
     except httpx2.TransportError:
@@ -121,7 +121,7 @@ def test_where_chats_are_kept(options: dict[str, Any], kind: type) -> None:
     assert type(app.stored_chats) is kind
 
 
-def leave(_factory: str, *, sockets: list[socket.socket], **_options: Any) -> None:
+def leave(_factory: str, sockets: list[socket.socket], _options: object) -> None:
     """Serve nobody."""
     for each in sockets:
         each.close()
@@ -137,7 +137,7 @@ def leave(_factory: str, *, sockets: list[socket.socket], **_options: Any) -> No
 )
 def test_processes_that_share_chats_do_not_keep_them_in_memory(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr("usechat.cli.plan.hand_to_workers", plans.append)
+    monkeypatch.setattr("usechat.cli.plan.hand_to_workers", lambda plan, _served: plans.append(plan))
     monkeypatch.setattr("usechat.server.uvicorn.run", leave)
     assert main(["serve", "counting.py:agent", "--port", "0", *option.split()]) == 0
     assert [plan.remembers for plan in plans] == [False]
@@ -145,7 +145,11 @@ def test_processes_that_share_chats_do_not_keep_them_in_memory(option: str, monk
 
 def test_a_database_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "counting.py:agent", "--chats", "nowhere/at/all/chats.db"]) == 2
-    assert capsys.readouterr().err.startswith("usechat: the chat database cannot be used: ")
+    folder = Path("nowhere/at/all").absolute()
+    assert capsys.readouterr().err == (
+        f"usechat: the chat database nowhere/at/all/chats.db cannot be used: there is no folder {folder}; create it"
+        " first\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["90", "d", "0d", "x", "-1d"])

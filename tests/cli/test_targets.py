@@ -13,12 +13,13 @@ import pytest
 from tests.server.process import PATIENCE, question, serve_process
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import OptionGroup, Target, installed_targets, kind_of
+from usechat.cli.targets import kind_of
 from usechat.errors import CannotServe
+from usechat.targets import OptionGroup, Target, installed_targets
 
 PARROTS = """
 import msgspec
-from usechat.cli.targets import NoOptions, ServedAnswer
+from usechat.targets import NoOptions, TargetAgent
 
 class ParrotOptions(msgspec.Struct, frozen=True):
     volume: int = 1
@@ -36,7 +37,7 @@ class ParrotTarget:
         group.add_argument("--greeting", action="append", metavar="TEXT", help="say this first; repeatable")
 
     def open(self, target, options, common):
-        return ServedAnswer(lambda turn: " ".join([*options.greeting, *[turn.text] * options.volume]))
+        return TargetAgent(lambda turn: " ".join([*options.greeting, *[turn.text] * options.volume]))
 
 class TwinTarget(ParrotTarget):
     summary = "one of two parrots"
@@ -81,18 +82,18 @@ def parrots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def help_of_serve(capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit):
-        main(["serve", "--help"])
+        main(["serve", "--help-all"])
     return capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("parrots")
 def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = help_of_serve(capsys)
-    kinds = "a2a, ag-ui, agent-ops, ai-sdk, genkit, open-harness, recording, broken, parrot or twin"
-    assert f"the kind of OBJECT: {kinds} --host" in " ".join(shown.split())
-    assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in shown
-    assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting: what it answers first\n" in shown
-    assert "for --as broken:\n  OBJECT is unknown: the kind broken cannot be loaded: AttributeError: " in shown
+    text = help_of_serve(capsys)
+    kinds = "a2a, ag-ui, agent-ops, ai-sdk, genkit, open-harness, recording, temporal, broken, parrot or twin"
+    assert f"the kind of OBJECT: {kinds} --context" in " ".join(text.split())
+    assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in text
+    assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting: what it answers first\n" in text
+    assert "for --as broken:\n  OBJECT is unknown: the kind broken cannot be loaded: AttributeError: " in text
 
 
 def test_a_kind_of_another_package_is_served_with_its_options(parrots: Path) -> None:
@@ -125,9 +126,9 @@ def test_what_does_not_go_together_is_told_in_one_sentence(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--port", "0", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"usechat: {complaint}")
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"usechat: {complaint}")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.usefixtures("parrots")
@@ -141,11 +142,10 @@ def test_a_kind_that_wants_an_option_of_the_command_itself_does_not_disturb_othe
 ) -> None:
     entries = ENTRY_POINTS + "greedy = parrots:PathTarget\n"
     (parrots / "parrots-1.0.dist-info" / "entry_points.txt").write_text(entries, encoding="utf-8")
-    shown = help_of_serve(capsys)
-    assert (
-        "for --as greedy:\n  its options cannot be used: argument --path: conflicting option string: --path\n" in shown
-    )
-    assert "for --as parrot:\n  OBJECT is a parrot" in shown
+    text = help_of_serve(capsys)
+    complaint = "for --as greedy: its options cannot be used: argument --path: conflicting option string: --path"
+    assert complaint in " ".join(text.split())
+    assert "for --as parrot:\n  OBJECT is a parrot" in text
 
 
 def test_an_option_that_two_kinds_read_in_different_ways_is_the_first_ones(
@@ -153,10 +153,10 @@ def test_an_option_that_two_kinds_read_in_different_ways_is_the_first_ones(
 ) -> None:
     entries = ENTRY_POINTS + "aaa = parrots:CountingTarget\n"
     (parrots / "parrots-1.0.dist-info" / "entry_points.txt").write_text(entries, encoding="utf-8")
-    shown = help_of_serve(capsys)
-    complaint = "for --as aaa:\n  its options cannot be used: --input is read in another way by another kind; give it"
-    assert complaint in shown
-    assert "--input KEY=SOURCE,..." in shown
+    text = help_of_serve(capsys)
+    complaint = "for --as aaa: its options cannot be used: --input is read in another way by another kind; give it"
+    assert complaint in " ".join(text.split())
+    assert "--input KEY=SOURCE,..." in text
 
 
 @pytest.mark.parametrize("name", ["agent-ops", "genkit", "open-harness"])

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from usechat.cli.targets import directory_of, is_asgi_app, load_object
+from tests.modules import forgotten_modules
+from usechat.cli.targets import is_asgi_app, targets_in
 from usechat.errors import CannotLoad
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.server import ChatApp
+from usechat.targets import directory_of, load_object
 from usechat.turn import Turn
 
 
@@ -22,10 +24,8 @@ def _clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+    with forgotten_modules(tmp_path):
+        yield
 
 
 def write(name: str, text: str) -> None:
@@ -53,6 +53,43 @@ def test_a_package_and_what_stands_beside_a_file() -> None:
     write("elsewhere/served_main.py", "from served_beside import agent")
     write("elsewhere/served_beside.py", "agent = 'found beside'")
     assert load_object("elsewhere/served_main.py:agent") == "found beside"
+
+
+def test_a_file_of_a_package_finds_its_package() -> None:
+    write("served_beside_packages.py", "word = 'found'")
+    write("agents_of_adk/__init__.py", "from . import agent")
+    write("agents_of_adk/tools/__init__.py", "")
+    write("agents_of_adk/tools/words.py", "from served_beside_packages import word")
+    write("agents_of_adk/agent.py", "from .tools.words import word\n\nroot_agent = [word]")
+    agent = load_object("agents_of_adk/agent.py:root_agent")
+    assert agent == ["found"]
+    assert load_object("agents_of_adk.agent:root_agent") is agent
+    assert load_object("agents_of_adk/tools/words.py:word") == "found"
+
+
+def test_a_directory_names_its_agents() -> None:
+    write("graphs/langgraph.json", '{"graphs": {"a": "./src/a.py:graph", "b": {"path": "b.py:make"}, "c": "c.d:e"}}')
+    write("adk/agent.py", "from x import y\n\nroot_agent = y")
+    write("adk_app/agent.py", "app: App = App()")
+    assert targets_in("graphs") == ["graphs/src/a.py:graph", "graphs/b.py:make", "c.d:e"]
+    assert targets_in("adk/") == ["adk/agent.py:root_agent"]
+    assert targets_in("adk_app") == ["adk_app/agent.py:app"]
+    assert targets_in("my_app:agent") == ["my_app:agent"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaint"),
+    [
+        ("agent.py", "agent = 1", "has neither a langgraph.json nor an agent.py with a root_agent; give MODULE:NAME"),
+        ("langgraph.json", "{", "langgraph.json cannot be read: "),
+        ("langgraph.json", "{}", "langgraph.json cannot be read: Object missing required field `graphs`"),
+    ],
+)
+def test_a_directory_that_names_nothing_is_refused(file: str, text: str, complaint: str) -> None:
+    write(f"somewhere/{file}", text)
+    with pytest.raises(CannotLoad) as refusal:
+        targets_in("somewhere")
+    assert complaint in str(refusal.value)
 
 
 def test_a_file_is_run_once() -> None:
@@ -150,17 +187,32 @@ class Callable:
         yield turn.text
 
 
-@pytest.mark.parametrize("found", [async_generator, generator, coroutine, plain, Transport(), Callable(), str.upper])
-def test_what_answers_a_turn_is_no_asgi_app(found: Any) -> None:
-    assert not is_asgi_app(found)
+@pytest.mark.parametrize("agent", [async_generator, generator, coroutine, plain, Transport(), Callable(), str.upper])
+def test_what_answers_a_turn_is_no_asgi_app(agent: Any) -> None:
+    assert not is_asgi_app(agent)
 
 
-@pytest.mark.parametrize("found", [asgi, Starlette(), ChatApp(plain, metrics=False)])
-def test_what_is_an_asgi_app(found: Any) -> None:
-    assert is_asgi_app(found)
+@pytest.mark.parametrize("app", [asgi, Starlette(), ChatApp(plain, metrics=False)])
+def test_what_is_an_asgi_app(app: Any) -> None:
+    assert is_asgi_app(app)
 
 
 @pytest.mark.parametrize("address", ["localhost:8000/api/chat", "localhost:8000", "localhost/chat", "example.org/chat"])
 def test_an_address_without_its_scheme_is_recognised(address: str) -> None:
     with pytest.raises(CannotLoad, match=f"names no object; .*; if it is an address, write http://{address}$"):
         load_object(address)
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("crewai", "crewai"), ("agents", "openai-agents"), ("workflows", "llama-index"), ("agno.agent", "agno")],
+)
+def test_a_framework_that_is_not_installed_is_named_with_its_extra(
+    module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)  # as if it were not installed
+    name = f"served_{extra.replace('-', '_')}"
+    write(f"{name}.py", f"import {module}")
+    with pytest.raises(CannotLoad) as failure:
+        load_object(f"{name}:agent")
+    assert str(failure.value).endswith(f"; run: pip install 'usechat[{extra}]'")

@@ -20,10 +20,10 @@ from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, code_version, make_worker
-from usechat.cli.targets import CommonOptions, NoOptions, OptionGroup, ServedApp, load_object
 from usechat.errors import CannotServe
 from usechat.server.app import EndpointsApp
 from usechat.server.requests import Authorize, allow_all
+from usechat.targets import CommonOptions, NoOptions, OptionGroup, ServedApp, load_object
 
 REDIS = ["--redis", "redis://127.0.0.1:1"]
 EXTERNAL = [*REDIS, "--agents", "external"]
@@ -59,7 +59,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 
 
 class AppTarget:
-    """A kind of another package, with routes of its own."""
+    """A kind of another package, with its own routes."""
 
     summary = "an app"
     options = NoOptions
@@ -76,7 +76,7 @@ class AppTarget:
 
 async def test_a_kind_with_routes_of_its_own_has_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("usechat.cli.plan.installed_targets", lambda: {"app": AppTarget()})
-    with pytest.raises(CannotServe, match="has routes of its own"):
+    with pytest.raises(CannotServe, match="has its own routes"):
         make_worker(Plan(target="app", kind="app", redis=REDIS[1]))
 
 
@@ -134,7 +134,8 @@ def test_the_example_answers_in_a_process_of_its_own(tmp_path: Path) -> None:
         counted = 'adapter_request_count_total{outcome="finished",status="200"}'
         page = f"http://127.0.0.1:{port}/metrics"
         eventually(lambda: parse_samples(httpx2.get(page).text)[counted] == 1, "the worker has counted the answer")
-        assert "adapter_turns_waiting 0.0" in httpx2.get(f"{served.url}/metrics").text
+        waiting = "adapter_turns_waiting 0.0"
+        eventually(lambda: waiting in httpx2.get(f"{served.url}/metrics").text, "no turn waits any more")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE) == 0
     assert "up to 50 at once" in log.read_text()
@@ -152,9 +153,9 @@ def test_a_second_signal_stops_the_answers(tmp_path: Path) -> None:
         httpx2.stream("POST", f"{served.url}/api/chat", json=question(), timeout=PATIENCE) as answer,
     ):
         pieces = answer.iter_bytes()
-        seen = b""
-        while b"begun" not in seen:
-            seen += next(pieces)
+        data = b""
+        while b"begun" not in data:
+            data += next(pieces)
         worker.send_signal(signal.SIGTERM)
         time.sleep(1.5)
         assert worker.poll() is None, "it waits for its answer"

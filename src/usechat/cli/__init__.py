@@ -15,11 +15,13 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NoReturn
 
 from usechat import __version__
+from usechat.cli.parser import CommandParser
 from usechat.errors import CannotStart, UsechatError
 
-__all__ = ["CommandParser", "main"]
+__all__ = ["main"]
 
 _COMMANDS: Final = {
+    "new": "write a project to start from: agent, tests, page and container",
     "serve": "serve an agent to a useChat page",
     "worker": "run agents for web processes that were started with --agents external",
     "check": "check a stream as the real clients read it",
@@ -28,6 +30,7 @@ _COMMANDS: Final = {
     "diff": "compare two recordings",
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
     "chats": "list, show, export, import and delete stored chats",
+    "docs": "search the documentation, offline",
     "demo": "serve a tour of what a chat can show, and answers about usechat",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""
@@ -35,12 +38,12 @@ _COMMANDS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
-    given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = _make_parser(given).parse_args(given)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character shows its number
+        argv = sys.argv[1:] if arguments is None else arguments
+        options = _make_parser(argv).parse_args(argv)
         code = int(options.run(options))
         sys.stdout.flush()
     except UsechatError as error:
@@ -53,27 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser that reports errors in one sentence."""
-
-    def __init__(self, prog: str, usage: str, description: str = "", **options: Any) -> None:
-        formatter = functools.partial(argparse.RawDescriptionHelpFormatter, width=100, max_help_position=26)
-        super().__init__(
-            prog, usage=usage, description=description, formatter_class=formatter, allow_abbrev=False, **options
-        )
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse what this command knows; refuse the rest here, so that the error names this command and its help."""
-        options, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return options, unknown
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with code 2 and one line."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _make_parser(arguments: Sequence[str]) -> CommandParser:
@@ -90,8 +72,8 @@ def _make_parser(arguments: Sequence[str]) -> CommandParser:
         if name in arguments:
             import_module(f"usechat.cli.{name}").add_arguments(command)
     if not _COMMANDS.keys() & set(arguments):
-        for found in sorted(entry_points(group="usechat.commands"), key=lambda each: each.name):
-            _add_installed_command(commands, found)
+        for entry_point in sorted(entry_points(group="usechat.commands"), key=lambda each: each.name):
+            _add_installed_command(commands, entry_point)
     return parser
 
 
@@ -100,13 +82,15 @@ def _add_command(commands: Any, name: str, text: str) -> CommandParser:
     return command
 
 
-def _add_installed_command(commands: Any, found: EntryPoint) -> None:
+def _add_installed_command(commands: Any, entry_point: EntryPoint) -> None:
     try:
-        module = found.load()
-        module.add_arguments(_add_command(commands, found.name, module.HELP))
-    except Exception as error:  # whatever a package of others does when it is imported; our own commands continue
+        module = entry_point.load()
+        module.add_arguments(_add_command(commands, entry_point.name, module.HELP))
+    except Exception as error:  # importing a package of others may raise anything; our own commands continue
         text = f"cannot be loaded: {type(error).__name__}: {error}"
-        _add_command(commands, found.name, text).set_defaults(run=functools.partial(_refuse, f"{found.name} {text}"))
+        _add_command(commands, entry_point.name, text).set_defaults(
+            run=functools.partial(_refuse, f"{entry_point.name} {text}")
+        )
 
 
 def _refuse(text: str, _options: argparse.Namespace) -> NoReturn:

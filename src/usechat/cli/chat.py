@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from usechat.cli import options as read
-from usechat.cli.targets import load_object
 from usechat.client.views import printable, printable_failure
 from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UnusableFile, UsechatError
 from usechat.protocol.chunks import TextStartChunk
 from usechat.protocol.releases import release
 from usechat.protocol.values import json_text
+from usechat.targets import load_object
 
 if TYPE_CHECKING:
     from usechat.client.chat import Chat
@@ -35,14 +35,14 @@ Markdown, tools, approvals and files; /help lists the commands. In a pipe, stand
 output is the text of the answer.
 """
 _EPILOG: Final = """\
-exit code: 0 if all is well, 1 if the answer failed or waits for a person, 2 if the address, the object or an option
-is wrong.
+exit code: 0 if all is well, 1 if the answer failed, was cut off or waits for a person, 2 if the address, the object or
+an option is wrong.
 
 examples:
   usechat chat http://localhost:3000/api/chat
   usechat chat my_app:agent
   echo "What is the weather in Paris?" | usechat chat my_app:agent
-  echo "Describe this." | usechat chat my_app:agent --file photo.png --json | jq '.[-1].parts'
+  echo "Describe this." | usechat chat my_app:agent --file photo.png --json
 """
 _NEEDED: Final = {"prompt-toolkit": "prompt_toolkit", "rich": "rich"}
 _IN_PROCESS: Final = "http://localhost"
@@ -105,17 +105,17 @@ async def _opened(options: Namespace) -> "AsyncIterator[Transport]":
     from usechat.client.websocket import WebSocketChatTransport
 
     headers, url = dict(options.header), options.target
-    made: Any
+    transport: Any
     if url.lower().startswith(("ws://", "wss://")):
         tls = read.unverified_tls() if options.insecure and url.lower().startswith("wss:") else None
-        made = WebSocketChatTransport(url, headers=headers, handshake_headers=headers, ssl_context=tls)
+        transport = WebSocketChatTransport(url, headers=headers, handshake_headers=headers, ssl_context=tls)
     elif "://" in url:
-        made = HttpChatTransport(url, headers=headers, verify=not options.insecure)
+        transport = HttpChatTransport(url, headers=headers, verify=not options.insecure)
     else:
         inner = _in_process(url)
-        made = HttpChatTransport(_IN_PROCESS + options.path, headers=headers, http=inner, idle_timeout=None)
-    async with made:
-        yield made
+        transport = HttpChatTransport(_IN_PROCESS + options.path, headers=headers, http=inner, idle_timeout=None)
+    async with transport:
+        yield transport
 
 
 def _in_process(target: str) -> Any:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import functools
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
@@ -40,15 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands and their options."""
     parser.usage = "usechat chats COMMAND [options]"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.add_argument("--chats", metavar="DATABASE", help="a file, or the URL of a database")
     commands = parser.add_subparsers(title="commands", prog="usechat chats", metavar="COMMAND", required=True)
 
     def add(name: str, text: str, command: _Command) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = commands.add_parser(
+        subparser: argparse.ArgumentParser = commands.add_parser(
             name, usage=f"usechat chats {name} [options]", description=text, help=text
         )
-        made.add_argument("--chats", required=True, metavar="DATABASE", help="a file, or the URL of a database")
-        made.set_defaults(run=run, command=command)
-        return made
+        subparser.add_argument(
+            "--chats",
+            default=argparse.SUPPRESS,  # one before the command stays
+            metavar="DATABASE",
+            help="a file, or the URL of a database",
+        )
+        subparser.set_defaults(run=functools.partial(_run, subparser), command=command)
+        return subparser
 
     listing = add("list", "list chats, the last changed ones first", _list)
     listing.add_argument("--owner", metavar="NAME", help="only chats of this owner")
@@ -66,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--owner", metavar="NAME", help="all chats of this owner")
     what.add_argument("--unchanged", type=read.days, metavar="TIME", help="chats unchanged for this long, such as 90d")
     add("migrate", "create or upgrade the tables", _migrate)
+
+
+def _run(parser: argparse.ArgumentParser, options: Namespace) -> int:
+    if options.chats is None:
+        parser.error("the following arguments are required: --chats")
+    return run(options)
 
 
 def run(options: Namespace) -> int:

@@ -29,7 +29,7 @@ checked. A stream that ends with an `error` chunk is legal: it is accepted, with
 examples:
   usechat check capture.sse tour.usechat.jsonl
   curl -sN -d @request.json localhost:3000/api/chat | usechat check -
-  usechat check http://localhost:3000/api/chat --header 'Authorization: Bearer …' --sdk any
+  usechat check http://localhost:3000/api/chat --header 'x-key: …' --sdk any
 """
 _PRINTED_AT_ONCE: Final = {"json": json_report, "github": github_report}
 _WIDEST: Final = 120

@@ -9,6 +9,7 @@ from typing import Final
 
 from usechat.cli import options as read
 from usechat.cli import serve
+from usechat.cli.parser import CommandParser
 from usechat.errors import MissingDependency, PageMissing
 
 __all__ = ["add_arguments", "run"]
@@ -53,7 +54,8 @@ def run(options: Namespace) -> int:
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
     from usechat.demo.app import SUGGESTIONS, TITLE, describe
 
-    as_served = argparse.ArgumentParser()
+    as_served = CommandParser("usechat demo", "usechat demo")
     serve.add_arguments(as_served)
-    given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
-    return serve.serve(given, title=TITLE, description=describe(options.model), suggestions=SUGGESTIONS)
+    opening = ["--open"] if options.open else []
+    serve_options = as_served.parse_args([_TARGET, "--inspector", "--port", str(options.port), *opening])
+    return serve.serve(serve_options, title=TITLE, description=describe(options.model), suggestions=SUGGESTIONS)

@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print the first difference; return 1 if there is one."""
     release(options.sdk)  # raises what is wrong with it before a file is read
-    found = first_difference(StreamRecording.read(options.before), StreamRecording.read(options.after), sdk=options.sdk)
-    sys.stdout.write(f"{found or 'No difference.'}\n")
-    return int(found is not None)
+    difference = first_difference(
+        StreamRecording.read(options.before), StreamRecording.read(options.after), sdk=options.sdk
+    )
+    sys.stdout.write(f"{difference or 'No difference.'}\n")
+    return int(difference is not None)

@@ -1,6 +1,7 @@
 """The types of command-line options: each reads the text of an option, or says in a sentence what would be right."""
 
 import argparse
+import ipaddress
 import json
 import re
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import ssl
 
 __all__ = [
+    "address",
+    "addresses",
     "count",
     "days",
     "disconnect",
@@ -40,6 +43,24 @@ def port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number up to 65535")
     return int(text)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Read an address to listen on: ``HOST:PORT``, or a port of loopback."""
+    host, colon, number = text.rpartition(":")
+    if colon and not host:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address such as 127.0.0.1:9464, or a port")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", port(number)
+
+
+def addresses(text: str) -> str:
+    """Read addresses and networks, separated by commas, or ``*``."""
+    for address in [] if text == "*" else text.split(","):
+        try:
+            ipaddress.ip_network(address.strip())
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{address!r} is no address such as 10.0.0.1 or 10.0.0.0/8") from None
+    return text
 
 
 def path(text: str) -> str:
@@ -147,10 +168,10 @@ def upstream_headers(headers: Sequence[str], token_file: str | None) -> dict[str
             raise CannotServe(
                 f"--header: {name!r} and its value are not a header; write 'NAME: VALUE', such as 'x-key: abc'"
             )
-    found = {name: value.strip() for name, _, value in pairs}
+    fields = {name: value.strip() for name, _, value in pairs}
     if token_file is not None:
-        found["authorization"] = f"Bearer {_token(token_file)}"
-    return found
+        fields["authorization"] = f"Bearer {_token(token_file)}"
+    return fields
 
 
 def _token(file: str) -> str:

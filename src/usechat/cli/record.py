@@ -63,9 +63,7 @@ def run(options: Namespace) -> int:
         sys.stdout.write(f"usechat records {options.url} at {address}{options.path} in {options.output}\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
-            uvicorn.run(
-                lambda: app, sockets=[listening], workers=1, reload_directory=None, log_format="text", grace=_GRACE
-            )
+            uvicorn.run(lambda: app, [listening], uvicorn.ServerOptions(grace=_GRACE))
     return 0
 
 
@@ -107,7 +105,9 @@ def _app(options: Namespace, file: IO[str]) -> Any:
     authorize = LocalPagesOnly(options.cors)
     app: Any = Guarded(Starlette(routes=[health, Mount("/", proxy)], lifespan=closing), authorize)
     with contextlib.suppress(PageMissing):
-        app = WithPage(app, settings=PageSettings(title=options.url, api=options.path), authorize=authorize)
+        app = WithPage(
+            app, settings=PageSettings(title=options.url, api=options.path, inspector=True), authorize=authorize
+        )
     try:
         return with_cors(app, options.cors)
     except InvalidSetting as error:

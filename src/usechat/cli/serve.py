@@ -1,25 +1,32 @@
 """The command `usechat serve`: its options, the sockets, and the process."""
 
 import argparse
+import logging
 import re
 import secrets
 import shlex
-import sys
+import socket
+import tempfile
 import traceback
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from usechat.cli import options as read
-from usechat.cli.targets import OptionGroup, directory_of, installed_targets, kind_of
+from usechat.cli.parser import CommandParser
+from usechat.cli.targets import kind_of, targets_in
 from usechat.errors import CannotLoad, CannotServe
+from usechat.targets import OptionGroup, directory_of, installed_targets
 
 if TYPE_CHECKING:
     from usechat.cli.plan import Plan, Served
+    from usechat.runs.settings import Settings
     from usechat.server.app import EndpointsApp
 
-__all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
+__all__ = ["add_arguments", "add_kinds", "listed", "plan_of", "run", "serve"]
 
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page, with routes to resume an answer, stop it and read its state. OBJECT is one of:
@@ -27,7 +34,7 @@ Serve an agent to a stock useChat page, with routes to resume an answer, stop it
 - an async generator function, a generator function, a function, or a ChatTransport
 - an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, Google ADK, Strands, LlamaIndex, Microsoft
   Agent Framework, CrewAI, Haystack, smolagents, DSPy, or of another framework whose adapter is installed
-- one of the kinds below
+- what one of the kinds of --as names
 - a function without arguments that returns one of these; it is called once per process
 - an ASGI app, such as a ChatApp; it is served unchanged
 """
@@ -40,28 +47,57 @@ examples:
   usechat serve path/to/file.py:agent --reload --debug
   usechat serve app.py:writer app.py:coder
   usechat serve my_app:agent --chats chats.db
-  usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
+  usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt
+  usechat serve my_app:agent --workers 4 --redis redis://localhost:6379
   usechat serve my_app:agent --redis redis://localhost:6379 --agents external
 """
+_EVERYDAY: Final = (
+    "--port",
+    "--host",
+    "--reload",
+    "--debug",
+    "--open",
+    "--title",
+    "--chats",
+    "--auth",
+    "--cors",
+    "--workers",
+    "--redis",
+    "--as",
+)
+"""The options that `usechat serve --help` shows; `--help-all` shows all."""
 _SHORTEST_SECRET: Final = 32
 _HELLO: Final = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hello!"}]}]}'
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the options of the command, and those of every installed kind."""
     parser.usage = "usechat serve [options] OBJECT [OBJECT …]"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.show_first(_EVERYDAY)
     kinds = installed_targets()
     add = parser.add_argument
     add("target", metavar="OBJECT",
-        help="MODULE:NAME, path/to/file.py:NAME, or the target of a kind, see below")  # fmt: skip
+        help="MODULE:NAME, path/to/file.py:NAME, a directory with a langgraph.json or an ADK package, or the target of"
+        " a kind, see --as")  # fmt: skip
     add("further", nargs="*", default=[], metavar="OBJECT",
         help="more agents in Python; users choose on the page, and the first is the default")  # fmt: skip
     add("--as", dest="kind", choices=tuple(kinds), metavar="KIND",
-        help=f"the kind of OBJECT: {_listed(kinds)}")  # fmt: skip
+        help=f"the kind of OBJECT: {listed(kinds)}")  # fmt: skip
+    add("--context", metavar="MODULE:NAME",
+        help="what the agent needs per request, which its framework calls context, deps, dependencies or state: a"
+        " value, or a function of the turn, async or not, that returns it")  # fmt: skip
     add("--host", default="127.0.0.1",
         help="the address to listen on; any other than loopback needs --auth (default: 127.0.0.1)")  # fmt: skip
     add("--port", default=8000, type=read.port, help="the port to listen on; 0 for any free port (default: 8000)")
+    add("--uds", metavar="PATH",
+        help="listen on a Unix socket at this path, for a proxy on this machine, instead of --host and"
+        " --port")  # fmt: skip
+    add("--root-path", type=read.path, metavar="PATH",
+        help="the path below which a proxy serves this server; the proxy removes it from requests")  # fmt: skip
+    add("--forwarded-allow-ips", type=read.addresses, metavar="ADDRESSES",
+        help="the addresses or networks of the proxies whose X-Forwarded-For and X-Forwarded-Proto headers are"
+        " believed, separated by commas, or * for all (default: 127.0.0.1; with --uds: *)")  # fmt: skip
     add("--workers", default=1, type=read.count, metavar="N",
         help="the number of processes; more than one need --redis (default: 1)")  # fmt: skip
     add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
@@ -73,8 +109,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " production")  # fmt: skip
     add("--no-page", dest="page", action="store_false", default=None, help="serve no chat page at /")
     add("--title", help="the title of the page (default: OBJECT)")
+    add("--description", metavar="TEXT", help="a sentence below the title: what the agent does")
+    add("--logo", metavar="FILE", help="an image for the page and its icon: SVG, PNG, JPEG, WebP, GIF or ICO")
+    add("--accent", metavar="COLOUR",
+        help="the colour of buttons and links, as #rrggbb; each theme gets a shade of it that can be read")  # fmt: skip
     add("--suggestion", action="append", default=[], metavar="TEXT",
-        help="an example question on the empty page; repeatable")  # fmt: skip
+        help="an example question on the empty page: 'Question' or 'Title | Question'; an emoji in front is its icon;"
+        " repeatable")  # fmt: skip
+    add("--inspector", action="store_true", default=None,
+        help="let the page show every frame of an answer, for developers; --reload turns it on, too")  # fmt: skip
     add("--open", action="store_true", help="open the page in a browser")
     add("--plain-asgi", action="store_true", default=None,
         help="do not use uvicorn's internals: writes are slower, and clients are not disconnected at a"
@@ -86,13 +129,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Add a group of options for each kind; yield the kinds and how their options are written."""
-    taken: dict[str, dict[str, Any]] = {}
+    settings_by_flag: dict[str, dict[str, Any]] = {}
     for name, kind in installed_targets().items():
         group = parser.add_argument_group(f"for --as {name}", f"OBJECT is {kind.summary}")
-        options = OptionGroup(group, taken)
+        options = OptionGroup(group, settings_by_flag)
         try:
             kind.add_options(options)
-        except Exception as error:  # whatever a package of others does; other kinds continue
+        except Exception as error:  # a package of others may raise anything; other kinds continue
             group.description = f"its options cannot be used: {error}"
         yield name, options.flags
 
@@ -102,13 +145,17 @@ def _add_chat_options(add: Any) -> None:
     add("--sdk", metavar="RELEASE",
         help="the AI SDK release of the page: 5, 6, 7, one release such as 6.0.150, or any (default: any)")  # fmt: skip
     add("--conflict", choices=("reject", "attach", "queue", "interrupt"), metavar="POLICY",
-        help="what happens to a second message while the chat is being answered: reject (409), attach (stream the"
-        " running answer), queue (wait) or interrupt (stop the running answer) (default: reject)")  # fmt: skip
+        help="what happens to a second message while the chat is being answered: reject (409), queue (wait),"
+        " attach (wait, except that a repeated answer to a tool call streams the running answer) or interrupt (stop the"
+        " running answer) (default: reject)")  # fmt: skip
     add("--disconnect", type=read.disconnect, metavar="POLICY",
         help="what happens to an answer when its last client has disconnected: cancel, continue, or a number of"
         " seconds after which it is cancelled (default: 15)")  # fmt: skip
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
         help="stop an agent that sends nothing for this long; never for no limit (default: 120)")  # fmt: skip
+    add("--keep-alive", type=read.seconds, metavar="SECONDS",
+        help="send a comment when an answer is silent for this long; it must be shorter than the timeouts of your"
+        " proxies (default: 15)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
         help="collect text for this long, so that several deltas share a write; 0 to write at once"
         " (default: 0)")  # fmt: skip
@@ -118,6 +165,11 @@ def _add_chat_options(add: Any) -> None:
         " memory; with --redis the page's messages are the history)")  # fmt: skip
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that were not changed for this long, such as 90d (default: keep them)")  # fmt: skip
+    add("--after-crash", choices=("continue", "ask", "lose"), metavar="RULE",
+        help="what happens to a stored answer whose process died: continue, ask (a person is asked about each tool that"
+        " may have run) or lose (default: agents that report every effect as a tool call continue)")  # fmt: skip
+    add("--recover", type=read.count, metavar="N",
+        help="how many answers of dead processes continue at once (default: 8)")  # fmt: skip
     add("--share", action="store_true", default=None,
         help="let users share a stored chat by a link; everyone who has the link and can reach the server can read"
         " it")  # fmt: skip
@@ -141,12 +193,16 @@ def _add_access_options(add: Any) -> None:
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
     add("--rate", type=read.rate, metavar="N/min",
         help="how many messages one user may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
+    add("--metrics-listen", type=read.address, metavar="HOST:PORT",
+        help="serve /metrics at this address, without a token, and nowhere else (default: beside the chat, where it"
+        " needs a token if --auth is set)")  # fmt: skip
     add("--cors", action="append", metavar="ORIGIN",
-        help="allow requests of pages from this origin, such as http://localhost:3000; repeatable"
-        " (default: none)")  # fmt: skip
+        help="allow requests of pages from this origin, such as http://localhost:3000, whose useChat sets api: to this"
+        " server; repeatable (default: none)")  # fmt: skip
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Return names as a sentence lists alternatives."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
@@ -158,59 +214,143 @@ def run(options: Namespace) -> int:
 
 def serve(options: Namespace, *, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> int:
     """Serve what the options name; return the exit code. The page has the title and suggestions of the options, too."""
+    from usechat.cli.announcement import Announcement
     from usechat.cli.plan import FACTORY, hand_to_workers
     from usechat.server import uvicorn
-    from usechat.server.listening import is_loopback, listen, resolve
 
+    if options.kind is None and options.agents != "external":
+        named = [target for each in (options.target, *options.further) for target in targets_in(each)]
+        options.target, *options.further = named
     _validate_agents(options)
     _validate_further(options)
     plan = plan_of(options, title, description, suggestions)
+    if metrics_sockets := _listen_for_metrics(options):
+        plan = msgspec.structs.replace(plan, metrics_port=metrics_sockets[0].getsockname()[1])
     served = _make_app(plan)
     _validate_options(plan, served, options)
     if plan.chats is not None:
         _check_chats(plan.chats)
+    sockets = _listen(options, served)
+    address = _address(options, sockets[0])
+    sockets += metrics_sockets
+    with tempfile.NamedTemporaryFile(prefix="usechat-", delete=False) as marker:
+        greeting = _greeting_text(plan, served, address, options.log_format)
+    announcement = Announcement(greeting, marker.name, address.url if options.open and served.shows_page else None)
+    hand_to_workers(msgspec.structs.replace(plan, announcement=announcement), served)
+    server_options = uvicorn.ServerOptions(
+        grace=plan.drain,
+        workers=options.workers,
+        reload_directory=directory_of(plan.target) if options.reload else None,
+        log_format=options.log_format,
+        root_path=options.root_path or "",
+        # Only processes of this machine can connect to a Unix socket, and they have no address.
+        proxies=options.forwarded_allow_ips or ("*" if options.uds else None),
+        keep_alive=plan.settings.keep_alive,
+    )
+    try:
+        uvicorn.run(FACTORY, sockets, server_options)
+    except KeyboardInterrupt:  # the usual way to end it
+        return 0
+    finally:
+        Path(marker.name).unlink(missing_ok=True)
+    return 0
+
+
+def _listen(options: Namespace, served: "Served") -> list[socket.socket]:
+    """Return the sockets of the server; raise ``CannotServe`` if other machines could reach it unauthenticated."""
+    from usechat.server.listening import is_loopback, listen, listen_at_path, resolve
+
+    if options.uds:
+        return [listen_at_path(options.uds)]
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
         raise CannotServe(f"--host {options.host} accepts other machines; set --auth to say who is allowed")
-    sockets = listen(addresses)
-    url = _url(options.host, sockets[0].getsockname()[1])
-    sys.stdout.writelines(_greeting(plan, served, url))
-    sys.stdout.flush()
-    if options.open and served.shows_page:
-        import webbrowser
+    return listen(addresses)
 
-        webbrowser.open(url)  # it may connect at once: the sockets listen already
-    hand_to_workers(plan)
-    try:
-        uvicorn.run(
-            FACTORY,
-            sockets=sockets,
-            workers=options.workers,
-            reload_directory=directory_of(plan.target) if options.reload else None,
-            log_format=options.log_format,
-            grace=plan.drain,
-        )
-    except KeyboardInterrupt:  # the usual way to end it
-        return 0
-    return 0
+
+def _listen_for_metrics(options: Namespace) -> list[socket.socket]:
+    """Return the sockets of ``--metrics-listen``."""
+    from usechat.server.listening import listen, resolve
+
+    address = getattr(options, "metrics_listen", None)
+    if address is None:
+        return []
+    if address[1] and address[1] == options.port:
+        raise CannotServe(f"--metrics-listen needs another port than the chat, which has {options.port}")
+    return listen(resolve(*address))
+
+
+class _Address(NamedTuple):
+    """Where the server listens, for people and for curl."""
+
+    url: str
+    curl: str
+
+
+def _address(options: Namespace, listening: socket.socket) -> _Address:
+    if options.uds:
+        return _Address(f"unix:{options.uds}", f"--unix-socket {shlex.quote(options.uds)} http://localhost")
+    url = _url(options.host, listening.getsockname()[1])
+    return _Address(url, url)
+
+
+def _greeting_text(plan: "Plan", served: "Served", address: _Address, log_format: str) -> str:
+    """Return what is served where: for a person, or for a program that reads one JSON object per line."""
+    lines = list(_greeting(plan, served, address))
+    if log_format == "json":
+        from usechat.server.observers.logs import JsonFormatter
+
+        fields = {"name": "usechat.server", "levelname": "INFO", "msg": lines[0].rstrip()}
+        lines = [f"{JsonFormatter().format(logging.makeLogRecord(fields))}\n"]
+    return "".join(lines)
 
 
 def plan_of(options: Namespace, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
     """Return the plan that the options of a command make."""
     from usechat.cli.plan import Plan
 
-    given = {name: getattr(options, name, None) for name in Plan.__struct_fields__}
-    given |= {
-        "approval_secret": _approval_secret(getattr(options, "approval_secret", None)),
+    fields = {name: getattr(options, name, None) for name in Plan.__struct_fields__}
+    fields |= {
+        "settings": _settings_of(options),
         "options": _kind_options(options),
         # What another process has answered, this one would not know.
         "remembers": options.redis is None and options.workers == 1,
         "title": getattr(options, "title", None) or title,
-        "description": description,
+        "description": getattr(options, "description", None) or description,
         "further": tuple(getattr(options, "further", ())),
         "suggestions": tuple(getattr(options, "suggestion", ())) or suggestions,
+        "inspector": getattr(options, "inspector", None) or getattr(options, "reload", None),
     }
-    return Plan(**{name: value for name, value in given.items() if value is not None})
+    return Plan(**{name: value for name, value in fields.items() if value is not None})
+
+
+_SETTINGS: Final = ("conflict", "coalesce_ms", "keep_alive", "plain_asgi", "after_crash", "recover")
+"""The settings that are called like their options, and have their values."""
+_DISCONNECT: Final = 15.0
+"""Seconds after which an answer without a reader is cancelled, unless the options say otherwise."""
+
+
+def _settings_of(options: Namespace) -> "Settings":
+    """Return the settings that the options of a command make; what is not given has the value of the settings."""
+    from usechat.protocol.releases import releases_for
+    from usechat.runs.quotas import Quotas
+    from usechat.runs.settings import Settings, Timeouts, cancel_after
+
+    values = {name: value for name, value in vars(options).items() if value is not None}
+    settings: dict[str, Any] = {name: values[name] for name in _SETTINGS if name in values}
+    settings["approval_secret"] = _approval_secret(values.get("approval_secret"))
+    policy = values.get("disconnect", _DISCONNECT)
+    settings["disconnect"] = policy if isinstance(policy, str) else cancel_after(policy)
+    if "sdk" in values:
+        settings["sdk"] = releases_for(values["sdk"]).name
+    if "idle_timeout" in values:
+        limit = None if values["idle_timeout"] == "never" else values["idle_timeout"]
+        settings["timeouts"] = Timeouts(first_event=limit, idle=limit)
+    if "rate" in values:
+        settings["quotas"] = Quotas(requests_per_minute=values["rate"])
+    if "keep" in values:
+        settings["keep_chats"] = values["keep"]
+    return Settings(**settings)
 
 
 def _check_chats(database: str) -> None:
@@ -232,18 +372,18 @@ def _check_chats(database: str) -> None:
 def _kind_options(options: Namespace) -> dict[str, Any]:
     """Return the options of the target's kind; raise ``CannotServe`` if one of another kind was given."""
     kind = options.kind or kind_of(options.target)
-    given = {
+    kind_options = {
         name.removeprefix(OptionGroup.PREFIX): value
         for name, value in vars(options).items()
         if name.startswith(OptionGroup.PREFIX) and name != "kind_flags"
     }
-    for name in given:
+    for name in kind_options:
         having = [other for other, flags in options.kind_flags.items() if name in flags]
         if kind not in having:
             flag = options.kind_flags[having[0]][name]
             what = f"served as {kind}" if kind else "a Python object"
             raise CannotServe(f"{flag} is an option of --as {', --as '.join(having)}, but {options.target} is {what}")
-    return given
+    return kind_options
 
 
 def _make_app(plan: "Plan") -> "Served":
@@ -264,8 +404,8 @@ def _validate_agents(options: Namespace) -> None:
             if getattr(options, name, None) is not None:
                 raise CannotServe(f"--{name.replace('_', '-')} is for --agents external")
         return
-    for given, option in ((options.kind, "--as"), (options.reload, "--reload")):
-        if given:
+    for value, option in ((options.kind, "--as"), (options.context, "--context"), (options.reload, "--reload")):
+        if value:
             raise CannotServe(f"with --agents external nothing is imported here: give {option} to usechat worker")
     if options.redis is None:
         raise CannotServe("--agents external needs --redis URL, the same for web and agent processes")
@@ -312,8 +452,18 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
             f"--workers {options.workers} needs a store that they share: a run lives in one worker, and without Redis"
             f" the others can neither resume nor stop it; {remedy}"
         )
+    _validate_metrics(plan, served, options)
     if "*" in plan.cors and not served.requires_auth:
         raise CannotServe("--cors '*' would allow every page on the web to use the agent; name origins, or give --auth")
+
+
+def _validate_metrics(plan: "Plan", served: "Served", options: Namespace) -> None:
+    """Raise ``CannotServe`` unless there are metrics to serve."""
+    address = getattr(options, "metrics_listen", None)
+    if address is None:
+        return
+    if not served.chats:
+        raise CannotServe(f"--metrics-listen has no effect on {plan.target}, whose app counts nothing")
 
 
 def _is_alone(chats: "EndpointsApp") -> bool:
@@ -323,8 +473,8 @@ def _is_alone(chats: "EndpointsApp") -> bool:
     return chats.is_resumable and isinstance(chats.runs, MemoryRuns)
 
 
-def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
-    yield f"usechat serves {plan.title or ', '.join((plan.target, *plan.further))} at {url}\n"
+def _greeting(plan: "Plan", served: "Served", address: _Address) -> Iterator[str]:
+    yield f"usechat serves {plan.title or ', '.join((plan.target, *plan.further))} at {address.url}\n"
     if plan.agents == "external":
         chats = " --chats DATABASE" if plan.chats is not None else ""
         yield f"Agent processes answer: usechat worker {plan.target} --redis URL{chats}\n"
@@ -335,22 +485,26 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
         yield "  GET  / (the chat page)\n"
     elif plan.page:
         yield "The page is not built, so there is none; `make page` builds it in a checkout.\n"
-    yield from _routes(served)
+    yield from _routes(served, without=() if plan.metrics_port is None else ("/metrics",))
+    if plan.metrics_port is not None:
+        yield f"Metrics are at port {plan.metrics_port}: GET /metrics\n"
     if not served.requires_auth:
         yield "Only this machine can reach it, because there is no --auth.\n"
     if served.disabled_by:
         yield f"{served.disabled_by} is set, but not to true: pages get 404.\n"
         return
-    path = re.sub(r"\{(\w+?)(?:_id)?\}", lambda found: found[1].upper(), served.path)
+    path = re.sub(r"\{(\w+?)(?:_id)?\}", lambda match: match[1].upper(), served.path)
     token = " -H 'authorization: Bearer …'" if served.requires_auth else ""
-    yield f"Try it:\n  curl -N {url}{path}{token} -H 'content-type: application/json' -d {shlex.quote(_HELLO)}\n"
+    body = f"-H 'content-type: application/json' -d {shlex.quote(_HELLO)}"
+    yield f"Try it:\n  curl -N {address.curl}{path}{token} {body}\n"
 
 
-def _routes(served: "Served") -> Iterator[str]:
+def _routes(served: "Served", *, without: Iterable[str]) -> Iterator[str]:
     from starlette.routing import Route, WebSocketRoute
 
     for route in served.routes:
-        if getattr(route, "path", "").endswith("/"):  # the same with a slash
+        path = getattr(route, "path", "")
+        if path in without or path.endswith("/"):  # the same with a slash
             continue
         if isinstance(route, Route):
             method = next(iter((route.methods or {"GET"}) - {"HEAD"}))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.cli.targets import describe, load_object
 from usechat.errors import CannotLoad, InvalidSetting, UnusableFile
 from usechat.sources import is_factory
+from usechat.targets import describe, load_object
 from usechat.typescript import ChatTypes, types_of, typescript
 
 __all__ = ["add_arguments", "run"]
@@ -53,10 +53,10 @@ def run(options: Namespace) -> int:
         raise InvalidSetting("--check compares a file with the types; name the file with -o")
     if "://" in options.target:
         raise CannotLoad(f"{options.target!r} is an address; types come from the agent's code: give MODULE:NAME")
-    found = load_object(options.target)
-    types = types_of(found)
-    if types == ChatTypes() and is_factory(found):
-        types = asyncio.run(_types_of_made(found, options.target))
+    instance = load_object(options.target)
+    types = types_of(instance)
+    if types == ChatTypes() and is_factory(instance):
+        types = asyncio.run(_types_from_factory(instance, options.target))
     if types == ChatTypes():
         raise CannotLoad(
             f"{options.target} has no types; register them with usechat.typescript.chat_types, or name an agent of"
@@ -76,17 +76,17 @@ def run(options: Namespace) -> int:
     return 0
 
 
-async def _types_of_made(factory: Callable[[], Any], name: str) -> ChatTypes:
+async def _types_from_factory(factory: Callable[[], Any], name: str) -> ChatTypes:
     """Return the types of what a function without arguments makes, which `usechat serve` would serve."""
     try:
-        made = factory()
-        if inspect.isawaitable(made):
-            made = await made
-        if not isinstance(made, contextlib.AbstractAsyncContextManager):
-            return types_of(made)
-        async with made as entered:
+        agent = factory()
+        if inspect.isawaitable(agent):
+            agent = await agent
+        if not isinstance(agent, contextlib.AbstractAsyncContextManager):
+            return types_of(agent)
+        async with agent as entered:
             return types_of(entered)
-    except Exception as error:  # whatever the code of the user does
+    except Exception as error:  # the code of the user may raise anything
         raise CannotLoad(f"{name} made no agent: {describe(error)}") from error
 
 

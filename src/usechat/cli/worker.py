@@ -1,6 +1,5 @@
 """The command `usechat worker`: an agent process behind web processes, see `usechat serve --agents external`."""
 
-import argparse
 import asyncio
 import logging.config
 import signal
@@ -10,9 +9,10 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Final
 
 from usechat.cli import options as read
-from usechat.cli.serve import add_kinds, plan_of
-from usechat.cli.targets import installed_targets
+from usechat.cli.parser import CommandParser
+from usechat.cli.serve import add_kinds, listed, plan_of
 from usechat.errors import CannotListen, CannotLoad
+from usechat.targets import installed_targets
 
 if TYPE_CHECKING:
     from usechat.cli.plan import Plan
@@ -33,22 +33,28 @@ exit code: 2 if the object or an option is wrong; the error names it.
 
 examples:
   usechat worker my_app:agent --redis redis://localhost:6379
-  usechat worker my_app:agent --redis redis://localhost:6379 --concurrency 50 --drain 3600
+  usechat worker my_app:agent --redis redis://localhost:6379 --drain 3600
 """
+_EVERYDAY: Final = ("--redis", "--chats", "--as", "--concurrency", "--drain", "--debug")
+"""The options that `usechat worker --help` shows; `--help-all` shows all."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the options of the command, and those of every installed kind."""
     parser.usage = "usechat worker [options] --redis URL OBJECT"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.show_first(_EVERYDAY)
     kinds = installed_targets()
     add = parser.add_argument
     add("target", metavar="OBJECT",
-        help="MODULE:NAME, path/to/file.py:NAME, or the target of a kind, see below")  # fmt: skip
+        help="MODULE:NAME, path/to/file.py:NAME, or the target of a kind, see --as")  # fmt: skip
     add("--redis", metavar="URL", required=True, help="the Redis of the web processes")
     add("--chats", metavar="DATABASE",
         help="the database in which the web processes store chats, if they do (default: none)")  # fmt: skip
-    add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help="the kind of OBJECT, see below")
+    add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help=f"the kind of OBJECT: {listed(kinds)}")
+    add("--context", metavar="MODULE:NAME",
+        help="what the agent needs per request, which its framework calls context, deps, dependencies or state: a"
+        " value, or a function of the turn, async or not, that returns it")  # fmt: skip
     add("--concurrency", type=read.count, metavar="N",
         help="how many messages this process answers at once (default: 50)")  # fmt: skip
     add("--drain", type=read.seconds, metavar="SECONDS",
@@ -96,6 +102,7 @@ def _serve_metrics(host: str, port: int) -> None:
 
 async def _work(plan: "Plan") -> None:
     from usechat.cli.plan import make_worker
+    from usechat.runs.containment import contain_exits
 
     try:
         worker = make_worker(plan)
@@ -104,6 +111,7 @@ async def _work(plan: "Plan") -> None:
             traceback.print_exception(error.__cause__)
         raise
     loop = asyncio.get_running_loop()
+    contain_exits(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     sys.stdout.write(f"usechat worker answers for {plan.target}: up to {plan.concurrency} at once\n")
