@@ -22,9 +22,11 @@ from bench.rounds import say
 from bench.server import report as server_report
 from bench.server.client import NoCompiler, library
 from bench.server.measure import QUICK, Plan, measure_all
+from bench.server.people import measure_people
 from bench.server.pipeline import measure_pipeline
 from bench.server.results import BUSY, ServerResults
 from bench.server.stalled import measure_stalled
+from bench.server.turns import measure_turns
 
 _HERE: Final = Path(__file__).parent
 _SERVER_PACKAGES: Final = {
@@ -60,9 +62,11 @@ def run_server(*, quick: bool) -> ServerResults:
     others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
     stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
+    turns = measure_turns(turns=5, rounds=1) if quick else measure_turns()
+    people = measure_people(people=2, period=3, turns=1) if quick else measure_people()
     contestants, redis, external = measure_all(QUICK if quick else Plan())
-    made = circumstances(_SERVER_PACKAGES)
-    return ServerResults(made, others.share(), pipeline, contestants, redis, external, stalled)
+    conditions = circumstances(_SERVER_PACKAGES)
+    return ServerResults(conditions, others.share(), pipeline, contestants, redis, external, stalled, turns, people)
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
@@ -165,6 +169,17 @@ def chats(*, quick: bool) -> None:
         write("chats", results, report, chart, stored.summary(results))
 
 
+def workflows(*, quick: bool) -> None:
+    from bench import temporal  # its server is installed for `make bench` and `make test-temporal` only
+
+    results = temporal.measure(temporal.QUICK if quick else temporal.Plan())
+    report = temporal.report(results)
+    print(report)
+    if not quick:
+        chart = bar_chart("Milliseconds from the agent's word to the page, median", temporal.chart(results), ours="")
+        write("temporal", results, report, chart, temporal.summary(results))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
@@ -175,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "open-harness": flows,
         "frameworks": frameworks,
         "chats": chats,
+        "temporal": workflows,
     }
     parser.add_argument("--only", choices=parts, help="measure one part; all of them unless told")
     options = parser.parse_args(arguments)

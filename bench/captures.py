@@ -22,14 +22,14 @@ KINDS: Final[Mapping[str, Callable[[], Iterable[Part]]]] = {
 
 
 def capture(kind: str, size: int) -> Iterator[bytes]:
-    """Yield the frames of one message of at least so many bytes."""
+    """Yield the frames of one message of at least ``size`` bytes."""
     frames = FrameStream(MessageStream(message_id="message-1", sdk="7"))
-    written = 0
+    total = 0
     for part in KINDS[kind]():
         piece = frames.send(part)
         yield piece
-        written += len(piece)
-        if written >= size:
+        total += len(piece)
+        if total >= size:
             break
     yield frames.close()
 

@@ -1,7 +1,7 @@
 """Stored chats: what list, open and append take in a small and in a large database, and what storing adds to an answer.
 
 Both databases hold chats of 100 messages: 10 of them, and 1,000. They are asked in turns, each time for another chat.
-The time is the clock's, because a database works in a thread or a process of its own.
+The time is the clock's, because a database works in another thread or process.
 """
 
 import asyncio
@@ -128,14 +128,14 @@ async def _opened(stack: AsyncExitStack, url: str) -> SqlChats:
 
 
 class Database:
-    """A database with so many chats of so many messages."""
+    """A database with ``count`` chats of ``length`` messages each."""
 
     def __init__(self, store: SqlChats, count: int, length: int) -> None:
         self.store = store
         self.count = count
         self.length = length
         self._random = random.Random(count)
-        self._asked = 0
+        self._questions = 0
         self._longer: set[str] = set()
 
     @property
@@ -153,13 +153,13 @@ class Database:
 
     async def append(self) -> None:
         """Add a question and its answer to a chat."""
-        self._asked += 1
+        self._questions += 1
         chat_id = self._any_chat()
         self._longer.add(chat_id)
-        request = ChatRequest(chat_id=chat_id, messages=[_message(f"u{self._asked}", "user")])
-        begun = await self.store.begin(request, owner=_OWNER, run_id=f"run{self._asked}")
-        assert isinstance(begun, Begun)
-        await self.store.finish(begun.claim, _message(begun.claim.message_id, "assistant"), "finished")
+        request = ChatRequest(chat_id=chat_id, messages=[_message(f"u{self._questions}", "user")])
+        start = await self.store.begin(request, owner=_OWNER, run_id=f"run{self._questions}")
+        assert isinstance(start, Begun)
+        await self.store.finish(start.claim, _message(start.claim.message_id, "assistant"), "finished")
 
     async def restore(self) -> None:
         """Remove what was appended, so that all chats stay equally long.
@@ -169,8 +169,8 @@ class Database:
         longer = CHATS.c.id.in_(self._longer)
         async with self.store.engine.begin() as connection:
             keys = (await connection.execute(select(CHATS.c.key).where(longer))).scalars().all()
-            added = (MESSAGES.c.chat.in_(keys), MESSAGES.c.sequence > self.length)
-            await connection.execute(delete(MESSAGES).where(*added))
+            conditions = (MESSAGES.c.chat.in_(keys), MESSAGES.c.sequence > self.length)
+            await connection.execute(delete(MESSAGES).where(*conditions))
             await connection.execute(update(CHATS).where(CHATS.c.key.in_(keys)).values(leaf=self.length))
         self._longer.clear()
 
@@ -188,9 +188,9 @@ async def _filled(stack: AsyncExitStack, url: str, count: int, length: int) -> D
     store = await _opened(stack, url)
     for number in range(length // 2):
         request = ChatRequest(chat_id="chat0", messages=[_message(f"m{number}", "user")])
-        begun = await store.begin(request, owner=_OWNER, run_id=f"fill{number}")
-        assert isinstance(begun, Begun)
-        await store.finish(begun.claim, _message(begun.claim.message_id, "assistant"), "finished")
+        start = await store.begin(request, owner=_OWNER, run_id=f"fill{number}")
+        assert isinstance(start, Begun)
+        await store.finish(start.claim, _message(start.claim.message_id, "assistant"), "finished")
     async with store.engine.begin() as connection:
         for number in range(1, count):
             await _copy_chat(connection, number)
@@ -203,29 +203,29 @@ async def _filled(stack: AsyncExitStack, url: str, count: int, length: int) -> D
 async def _copy_chat(connection: AsyncConnection, number: int) -> None:
     first = select(CHATS.c.key).where(CHATS.c.id == "chat0").scalar_subquery()
     replaced = {"id": literal(f"chat{number}"), "updated": CHATS.c.updated - number}
-    made = await connection.execute(_copied(CHATS, replaced, CHATS.c.id == "chat0").returning(CHATS.c.key))
-    await connection.execute(_copied(MESSAGES, {"chat": literal(made.scalar_one())}, MESSAGES.c.chat == first))
+    result = await connection.execute(_copied(CHATS, replaced, CHATS.c.id == "chat0").returning(CHATS.c.key))
+    await connection.execute(_copied(MESSAGES, {"chat": literal(result.scalar_one())}, MESSAGES.c.chat == first))
 
 
 def _copied(rows: Any, replaced: Mapping[str, Any], which: Any) -> Insert:
     """Return the statement that copies rows, with some columns replaced; the database numbers chats."""
     columns = [column for column in rows.columns if column is not CHATS.c.key]
-    chosen = select(*[replaced.get(column.name, column) for column in columns]).where(which)
-    return insert(rows).from_select([column.name for column in columns], chosen)
+    selection = select(*[replaced.get(column.name, column) for column in columns]).where(which)
+    return insert(rows).from_select([column.name for column in columns], selection)
 
 
 # Measuring.
 
 
 async def _operations(databases: Sequence[Database], plan: Plan, name: str) -> dict[str, dict[int, Figure]]:
-    found: dict[str, dict[int, Figure]] = {}
+    operations: dict[str, dict[int, Figure]] = {}
     for operation in OPERATIONS:
         works = {str(each.messages): getattr(each, operation) for each in databases}
         after = [each.restore for each in databases] if operation == "append" else []
         figures = await _in_turns(works, plan.rounds, after)
-        found[operation] = {int(messages): figure for messages, figure in figures.items()}
+        operations[operation] = {int(messages): figure for messages, figure in figures.items()}
         say(f"{name}: {operation} measured")
-    return found
+    return operations
 
 
 async def _answers(stores: Mapping[str, ChatStore | None], plan: Plan) -> dict[str, Figure]:
@@ -262,18 +262,18 @@ def _asking(client: httpx2.AsyncClient) -> Work:
 
 async def _in_turns(works: Mapping[str, Work], rounds: int, after: Sequence[Work] = ()) -> dict[str, Figure]:
     """Do everything once per round, in an order that rotates; the first tenth of the rounds does not count."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    durations: dict[str, list[float]] = {name: [] for name in works}
     names = list(works)
     for _ in range(rounds + rounds // 10):
         names = [*names[1:], names[0]]
         for name in names:
             begin = perf_counter_ns()
             await works[name]()
-            taken[name].append(perf_counter_ns() - begin)
+            durations[name].append(perf_counter_ns() - begin)
         for clean_up in after:
             await clean_up()
-    kept = {name: each[rounds // 10 :] for name, each in taken.items()}
-    return {name: Figure(statistics.median(each), min(each)) for name, each in kept.items()}
+    samples = {name: each[rounds // 10 :] for name, each in durations.items()}
+    return {name: Figure(statistics.median(each), min(each)) for name, each in samples.items()}
 
 
 # The report.
@@ -328,15 +328,15 @@ def report(results: ChatsResults) -> str:
 
 def summary(results: ChatsResults) -> str:
     """Return what the README shows of it."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     busy = f" Other processes took {results.others:.0%} of the machine: run it again." if results.others > BUSY else ""
     listed = "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
     without = results.answers[WITHOUT].median
-    added = ", ".join(
+    costs = ", ".join(
         f"{(figure.median - without) / 1e6:.1f} ms {name}"
         for name, figure in results.answers.items()
         if name != WITHOUT
     )
-    answers = f"An answer takes {without / 1e6:.1f} ms without chats. Storing it adds {added}."
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.{busy}\n\n{listed}\n\n{answers}"
+    answers = f"An answer takes {without / 1e6:.1f} ms without chats. Storing it adds {costs}."
+    return f"{run.date}, {run.machine}, {run.python}; {versions}.{busy}\n\n{listed}\n\n{answers}"

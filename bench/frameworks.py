@@ -109,8 +109,8 @@ class _Spoken(Model):
         place: Any = {"item_id": "m1", "output_index": 0, "content_index": 0, "logprobs": []}
         for number, word in enumerate(self._words, 1):
             yield ResponseTextDeltaEvent(type="response.output_text.delta", sequence_number=number, delta=word, **place)
-        said = _response([_message("".join(self._words))])
-        yield ResponseCompletedEvent(type="response.completed", sequence_number=len(self._words) + 1, response=said)
+        response = _response([_message("".join(self._words))])
+        yield ResponseCompletedEvent(type="response.completed", sequence_number=len(self._words) + 1, response=response)
 
 
 def _message(text: str) -> ResponseOutputMessage:
@@ -177,8 +177,8 @@ def measure(*, rounds: int, deltas: int, least: int = 100_000_000) -> FrameworkR
         recorded = _run(events, words)
         measures[f"{name}: framework"] = timed(partial(_run, events, words), deltas, least=least)
         measures[f"{name}: adapter"] = timed(partial(_adapt, adapter, recorded), deltas, least=least)
-    found = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="frameworks")
-    figures = {name: FrameworkFigures(found[f"{name}: framework"], found[f"{name}: adapter"]) for name in FRAMEWORKS}
+    times = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="frameworks")
+    figures = {name: FrameworkFigures(times[f"{name}: framework"], times[f"{name}: adapter"]) for name in FRAMEWORKS}
     return FrameworkResults(circumstances(_PACKAGES), figures)
 
 
@@ -219,7 +219,7 @@ def report(results: FrameworkResults) -> str:
 
 def summary(results: FrameworkResults) -> str:
     """Return what the README shows of it."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     listed = "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.\n\n{listed}"
+    return f"{run.date}, {run.machine}, {run.python}; {versions}.\n\n{listed}"

@@ -1,4 +1,7 @@
-"""Whether reading stays linear: the time per delta of short and of long messages, bytes to message or to a report."""
+"""Whether reading and sending stay linear: the time per delta or call of short and of long messages.
+
+Read from bytes to a message or to a report, or sent from parts to chunks.
+"""
 
 import itertools
 import json
@@ -23,11 +26,17 @@ TEXT: Final = "text"
 TOOL_INPUT: Final = "tool input"
 CHECKED_TEXT: Final = "text, checked"
 CHECKED_CALLS: Final = "tool calls, checked"
+CHECKED_APPROVALS: Final = "approvals, checked"
+SENT_CALLS: Final = "open calls with steps, sent"
+SENT_DENIALS: Final = "denied calls beside an open one, sent"
 SIZES: Final[Mapping[str, Sequence[int]]] = {
     TEXT: (1_000, 10_000, 40_000),
     TOOL_INPUT: (500, 4_000, 16_000),
     CHECKED_TEXT: (1_000, 10_000, 40_000),
     CHECKED_CALLS: (100, 500, 2_000),
+    CHECKED_APPROVALS: (100, 500, 2_000),
+    SENT_CALLS: (500, 2_000, 8_000),
+    SENT_DENIALS: (500, 2_000, 8_000),
 }
 """How many deltas, or calls, the messages have, from the shortest to the longest."""
 
@@ -37,7 +46,7 @@ def text_parts(count: int) -> Iterable[Part]:
 
 
 def tool_input_parts(count: int) -> Iterable[Part]:
-    """Return the parts of a tool call whose input comes in so many pieces of JSON text."""
+    """Return the parts of a tool call whose input comes in ``count`` pieces of JSON text."""
     tool_input = {"words": text_deltas(count)}
     text = json.dumps(tool_input)
     cuts = [index * len(text) // count for index in range(count + 1)]
@@ -48,11 +57,30 @@ def tool_input_parts(count: int) -> Iterable[Part]:
 
 
 def call_parts(count: int) -> Iterable[Part]:
-    """Return so many calls with their results, each followed by text in a step of its own."""
+    """Return ``count`` calls with their results, each followed by text in its own step."""
     for index in range(count):
         yield parts.ToolCall(f"call-{index}", "search", {"q": "fox"})
         yield parts.ToolResult(f"call-{index}", [{"title": "A fox", "url": "https://example.org/fox"}] * 5)
         yield parts.Text("Found.")
+
+
+def open_call_parts(count: int) -> Iterable[Part]:
+    """Return ``count`` calls that stay open, each followed by both kinds of steps."""
+    for index in range(count):
+        yield parts.ToolCall(f"call-{index}", "remove", {})
+        yield parts.Step()
+        yield parts.ApprovalRequest(f"approval-{index}", f"call-{index}")
+        yield parts.Step(leaves_calls=True)
+
+
+def denied_call_parts(count: int) -> Iterable[Part]:
+    """Return ``count`` calls whose approval is denied, beside one that waits for the page."""
+    yield parts.ToolCall("open", "locate", {})
+    for index in range(count):
+        yield parts.ToolCall(f"call-{index}", "remove", {})
+        yield parts.ApprovalRequest(f"approval-{index}", f"call-{index}")
+    for index in range(count):
+        yield parts.ApprovalResponse(f"approval-{index}", False)
 
 
 KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
@@ -60,6 +88,9 @@ KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
     TOOL_INPUT: tool_input_parts,
     CHECKED_TEXT: text_parts,
     CHECKED_CALLS: call_parts,
+    CHECKED_APPROVALS: denied_call_parts,
+    SENT_CALLS: open_call_parts,
+    SENT_DENIALS: denied_call_parts,
 }
 
 
@@ -79,21 +110,37 @@ def read_message(frames: Iterable[bytes]) -> UIMessage:
     return builder.message
 
 
+def send_parts(new_parts: Iterable[Part]) -> None:
+    """Send the parts of a message and end it."""
+    stream = MessageStream(message_id="message-1", sdk="7")
+    for part in new_parts:
+        stream.send(part)
+    stream.close()
+
+
 READERS: Final[Mapping[str, Callable[[Iterable[bytes]], object]]] = {
     TEXT: read_message,
     TOOL_INPUT: read_message,
     CHECKED_TEXT: check_pieces,
     CHECKED_CALLS: check_pieces,
+    CHECKED_APPROVALS: check_pieces,
 }
+
+
+def work(kind: str, count: int) -> Callable[[], object]:
+    """Return what is measured of a kind of message."""
+    if kind in READERS:
+        return partial(READERS[kind], frames_of_message(kind, count))
+    return partial(send_parts, list(KINDS[kind](count)))
 
 
 def measure_growth(*, rounds: int, scale: int = 1, least: int = TURN) -> Growth:
     """Measure all sizes of all kinds in the same rounds; ``scale`` divides the sizes."""
     sizes = {kind: [count // scale for count in counts] for kind, counts in SIZES.items()}
     measures = {
-        f"{kind} {count}": timed(partial(READERS[kind], frames_of_message(kind, count)), count, least=least)
+        f"{kind} {count}": timed(work(kind, count), count, least=least)
         for kind, counts in sizes.items()
         for count in counts
     }
-    figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode, build, check")
+    figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode, build, check, send")
     return {kind: {count: figures[f"{kind} {count}"] for count in counts} for kind, counts in sizes.items()}

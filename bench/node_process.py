@@ -67,7 +67,7 @@ def node_arguments(program: str) -> list[str]:
 
 
 def newest_package() -> str:
-    """Return the newest release of `ai` among the npm packages, as they are named there: `ai-7.0.169`."""
+    """Return the newest release of `ai` among the npm packages, as they are named there: `ai-7.0.170`."""
     manifest = json.loads((_PACKAGES / "package.json").read_text(encoding="utf-8"))
     names = (name for name in manifest["dependencies"] if name.startswith("ai-"))
     return str(max(names, key=lambda name: tuple(map(int, name.removeprefix("ai-").split(".")))))

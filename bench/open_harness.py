@@ -1,6 +1,6 @@
 """Flows: how soon a page has what a node says, over HTTP; what many tool calls cost, and lists of many items.
 
-`python -m bench.open_harness PORT` is the server that the first part asks, in a process of its own.
+`python -m bench.open_harness PORT` is the server that the first part asks, in its own process.
 """
 
 import asyncio
@@ -122,17 +122,17 @@ class FlowResults(msgspec.Struct, frozen=True):
 # The flows
 
 
-async def stamp(given: Mapping[str, Any], context: NodeContext) -> None:
+async def stamp(inputs: Mapping[str, Any], context: NodeContext) -> None:
     """Say the time, again and again."""
-    kind, count, pause = given["text"].split()
+    kind, count, pause = inputs["text"].split()
     for _ in range(int(count)):
         context.emit({"type": f"agent:{kind}:delta", "content": f"<{time.monotonic_ns()}>"})
         await asyncio.sleep(float(pause))
 
 
-async def use_tools(given: Mapping[str, Any], context: NodeContext) -> None:
+async def use_tools(inputs: Mapping[str, Any], context: NodeContext) -> None:
     """Use a tool, again and again. It is awaited, as tools are: events that nobody had time to read wait in memory."""
-    for number in range(int(given["text"])):
+    for number in range(int(inputs["text"])):
         context.emit({"type": "agent:tool", "toolName": "search", "toolInput": {"query": number}})
         await asyncio.sleep(0)
         context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": {"hits": number}})
@@ -170,7 +170,7 @@ def serve(port: int) -> None:
 
 @contextlib.contextmanager
 def server() -> Iterator[int]:
-    """Run the server in a process of its own; tell its port."""
+    """Run the server in its own process; yield its port."""
     (free,) = listen(resolve("127.0.0.1", 0))
     port = free.getsockname()[1]
     free.close()
@@ -195,24 +195,24 @@ async def ask(client: httpx2.AsyncClient, url: str, text: str, chat_id: str) -> 
         async for piece in response.aiter_raw():
             now = time.monotonic_ns()
             rest += piece
-            delays += [(now - int(found)) / 1e6 for found in _STAMP.findall(rest)]
+            delays += [(now - int(digits)) / 1e6 for digits in _STAMP.findall(rest)]
             rest = rest[rest.rfind(b"\n\n") + 1 :]
     return delays
 
 
 async def ask_all(url: str, kind: str, chats: int, plan: Plan) -> list[float]:
-    """Ask in so many chats at once."""
+    """Ask in several chats at once; return the milliseconds that each delta took."""
     text = f"{kind} {plan.deltas} {plan.pause}"
     async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=chats)) as client:
-        asked = [ask(client, url, text, f"{kind}-{chats}-{number}") for number in range(chats)]
-        delays = [delay for answer in await asyncio.gather(*asked) for delay in answer]
+        requests = [ask(client, url, text, f"{kind}-{chats}-{number}") for number in range(chats)]
+        delays = [delay for answer in await asyncio.gather(*requests) for delay in answer]
     assert len(delays) == chats * plan.deltas
     return delays
 
 
 def measure_delays(plan: Plan) -> list[Delay]:
     """Measure both kinds both ways, with few and with many chats."""
-    found = []
+    measurements = []
     with server() as port:
         for way in WAYS:
             for kind in KINDS:
@@ -220,16 +220,16 @@ def measure_delays(plan: Plan) -> list[Delay]:
                     url = f"http://127.0.0.1:{port}/{way}/api/chat"
                     delays = sorted(asyncio.run(ask_all(url, kind, chats, plan)))
                     p99 = delays[min(len(delays) - 1, len(delays) * 99 // 100)]
-                    found.append(Delay(way, kind, chats, statistics.median(delays), p99))
-                    say(f"{kind} {WAYS[way]}, {chats} chats: {found[-1].p50:.1f} ms")
-    return found
+                    measurements.append(Delay(way, kind, chats, statistics.median(delays), p99))
+                    say(f"{kind} {WAYS[way]}, {chats} chats: {measurements[-1].p50:.1f} ms")
+    return measurements
 
 
 # What many tool calls cost
 
 
 async def drive(count: int) -> None:
-    """Run a flow of so many calls: runtime, adapter and frames, which nobody keeps."""
+    """Run a flow of ``count`` calls: runtime, adapter and frames, which nobody keeps."""
     turn = TurnContext(ChatRequest.parse(question(str(count), "c1")))
     frames = FrameStream(MessageStream(message_id="m1"))
 
@@ -245,7 +245,7 @@ def run_flow(count: int) -> None:
 
 
 def peak(count: int) -> int:
-    """Return how many bytes a flow of so many calls takes at most."""
+    """Return how many bytes a flow of ``count`` calls takes at most."""
     run_flow(count)
     gc.collect()
     tracemalloc.start()
@@ -266,10 +266,10 @@ def measure_calls(plan: Plan) -> list[Calls]:
 # What the items of a list cost
 
 
-async def count_items(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
+async def count_items(inputs: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
     """Do what `echo` does, and change the state."""
     context.state.set("count", context.state.get("count") + 1)
-    return {"text": given["text"]}
+    return {"text": inputs["text"]}
 
 
 def list_flow(way: str, count: int) -> FlowRuntime:
@@ -293,7 +293,7 @@ def run_list(way: str, count: int) -> None:
 
 
 def measure_items(plan: Plan) -> list[Items]:
-    """Measure lists of all lengths in the same rounds, by the clock: evaluators are processes of their own."""
+    """Measure lists of all lengths in the same rounds, by the clock: evaluators are separate processes."""
     lists = [(way, count) for way in LISTS for count in plan.items]
     ways = {
         f"{way} {count}": timed(partial(run_list, way, count), count, clock=time.perf_counter_ns)
@@ -308,15 +308,15 @@ def measure_items(plan: Plan) -> list[Items]:
 
 def measure(plan: Plan) -> FlowResults:
     """Measure everything."""
-    found = circumstances(_PACKAGES), os.getloadavg()[0]
-    return FlowResults(*found, measure_delays(plan), measure_calls(plan), measure_items(plan))
+    conditions = circumstances(_PACKAGES), os.getloadavg()[0]
+    return FlowResults(*conditions, measure_delays(plan), measure_calls(plan), measure_items(plan))
 
 
 def goals(results: FlowResults) -> list[Goal]:
     """Judge the run."""
     few, *_, many = results.calls
     growth = many.time.median / few.time.median
-    kept = (many.peak - few.peak) / (many.count - few.count)
+    growth_bytes = (many.peak - few.peak) / (many.count - few.count)
     return [
         *(
             Goal(
@@ -331,7 +331,7 @@ def goals(results: FlowResults) -> list[Goal]:
             f"{growth:.2f}x",
             growth < FLAT,
         ),
-        Goal("less than 1 KiB kept of a tool call", f"{kept:,.0f} bytes", kept < 1024),
+        Goal("less than 1 KiB kept of a tool call", f"{growth_bytes:,.0f} bytes", growth_bytes < 1024),
         *(goal for way in LISTS for goal in list_goals(way, [each for each in results.items if each.way == way])),
     ]
 
@@ -352,11 +352,11 @@ def list_goals(way: str, items: Sequence[Items]) -> list[Goal]:
 
 def summary(results: FlowResults) -> str:
     """Return what the README shows of it."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     noise = f" The machine was busy (load {results.load:.1f}): run it again." if results.load > BUSY else ""
     judged = [f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results)]
-    return "\n\n".join([f"{made.date}, {made.machine}, {made.python}; {versions}.{noise}", "\n".join(judged)])
+    return "\n\n".join([f"{run.date}, {run.machine}, {run.python}; {versions}.{noise}", "\n".join(judged)])
 
 
 def report(results: FlowResults) -> str:

@@ -31,13 +31,13 @@ def summary(results: Results) -> str:
 
 def made_with(results: Results) -> str:
     """Say when, where and with what the run was made."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     busy = results.unrest > QUIET
     noise = (
         f" The machine was busy (the floor's median is {results.unrest:.2f}x its best): run it again." if busy else ""
     )
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.{noise}"
+    return f"{run.date}, {run.machine}, {run.python}; {versions}.{noise}"
 
 
 def encoding_table(results: Results) -> str:

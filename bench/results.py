@@ -65,8 +65,8 @@ def goals(results: Results) -> list[Goal]:
 
 def where_the_time_goes(results: Results) -> str:
     """Split our time for one text part: it is the reason when a goal is missed."""
-    floor, given, built = (results.encoding[name].median for name in (FLOOR, PART_GIVEN, PART_BUILT))
+    floor, send, total = (results.encoding[name].median for name in (FLOOR, PART_GIVEN, PART_BUILT))
     return (
-        f"Of the {built:.0f} ns from text to bytes, {floor:.0f} are the floor, {given - floor:.0f} the call of `send`"
-        f" and its checks, {built - given:.0f} the building of the part."
+        f"Of the {total:.0f} ns from text to bytes, {floor:.0f} are the floor, {send - floor:.0f} the call of `send`"
+        f" and its checks, {total - send:.0f} the building of the part."
     )

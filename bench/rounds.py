@@ -1,4 +1,4 @@
-"""Measuring several things side by side, so that whatever else the machine does hits them all alike."""
+"""Measuring several things side by side, so that other work of the machine affects them all alike."""
 
 import statistics
 import sys
@@ -38,7 +38,7 @@ def measure_in_rounds(measures: Mapping[str, Measure], *, rounds: int, warm_up: 
 def timed(
     work: Callable[[], object], count: int, *, least: int = TURN, clock: Callable[[], int] = process_time_ns
 ) -> Measure:
-    """Turn work on so many deltas into a measurement of one; it is repeated until it has taken ``least`` nanoseconds.
+    """Turn work on ``count`` deltas into a measurement of one; it is repeated until it has taken ``least`` nanoseconds.
 
     Processor time, not the clock's: on a busy machine a long turn is interrupted more often than a short one, which
     would make the slow look slower than they are. Turns of one length: each begins with cold caches, which would make
@@ -47,12 +47,12 @@ def timed(
 
     def measure() -> float:
         begin = clock()
-        passes = taken = 0
-        while not passes or taken < least:
+        passes = duration = 0
+        while not passes or duration < least:
             work()
             passes += 1
-            taken = clock() - begin
-        return taken / (passes * count)
+            duration = clock() - begin
+        return duration / (passes * count)
 
     return measure
 

@@ -20,5 +20,5 @@ water and collapses \u2013 with a tiny "click". Thousands of clicks a second are
 
 
 def text_deltas(count: int) -> list[str]:
-    """Return so many deltas: words with the space before them, line breaks, quotes, here and there not ASCII."""
+    """Return ``count`` deltas: words with the space before them, line breaks, quotes, here and there not ASCII."""
     return list(itertools.islice(itertools.cycle(re.findall(r"\s*\S+|\s+", _ANSWER)), count))

@@ -31,16 +31,18 @@ from usechat.check import check_bytes
 from usechat.protocol.chunks import Chunk, ReasoningDeltaChunk, TextDeltaChunk
 from usechat.protocol.sse import ChunkDecoder
 
+pytestmark = pytest.mark.once
+
 DELTAS = [*text_deltas(100), '"', "%b", "\u2028", "\x00"]
 
 
-def results_of(floor: float, given: float, built: float, peer: float, longest: float) -> Results:
+def results_of(floor: float, part: float, new_part: float, peer: float, longest: float) -> Results:
     return Results(
         Circumstances("2030-01-02", "a machine", "a Python", {"ai": "7.0.0"}),
         {
             FLOOR: Figure(floor, 90),
-            PART_GIVEN: Figure(given, given),
-            PART_BUILT: Figure(built, built),
+            PART_GIVEN: Figure(part, part),
+            PART_BUILT: Figure(new_part, new_part),
             PYDANTIC_AI_BUILT: Figure(peer, peer),
         },
         {TEXT: {1000: Figure(2000, 1900), 40000: Figure(longest, longest)}},
@@ -58,7 +60,7 @@ def test_everyone_writes_legal_frames_of_the_same_deltas() -> None:
     if node_is_installed():
         with NodeProcess() as node:
             frames |= {name: node.frames(name, DELTAS) for name in NODE_WAYS}
-    read = {name: ChunkDecoder().receive(b"".join(written)) for name, written in frames.items()}
+    read = {name: ChunkDecoder().receive(b"".join(pieces)) for name, pieces in frames.items()}
     assert frames.keys() >= WAYS.keys()
     expected: dict[str, list[Chunk]] = {name: [TextDeltaChunk(BLOCK_ID, delta) for delta in DELTAS] for name in frames}
     expected[REASONING] = [ReasoningDeltaChunk(BLOCK_ID, delta) for delta in DELTAS]
@@ -101,7 +103,7 @@ def test_timed_does_the_work_once_and_again_until_it_took_long_enough() -> None:
 
 
 def test_a_run_that_meets_every_goal() -> None:
-    assert goal_list(results_of(floor=100, given=150, built=200, peer=1800, longest=2500)).splitlines() == [
+    assert goal_list(results_of(floor=100, part=150, new_part=200, peer=1800, longest=2500)).splitlines() == [
         "- met: text part to bytes in at most 3x the floor: 2.00x",
         "- met: stretch: in at most 2x the floor: 2.00x",
         "- met: at least 9x faster than pydantic-ai's chunks: 9.0x",
@@ -110,7 +112,7 @@ def test_a_run_that_meets_every_goal() -> None:
 
 
 def test_a_run_that_misses_every_goal() -> None:
-    assert goal_list(results_of(floor=100, given=200, built=301, peer=2700, longest=2600)).splitlines() == [
+    assert goal_list(results_of(floor=100, part=200, new_part=301, peer=2700, longest=2600)).splitlines() == [
         "- MISSED: text part to bytes in at most 3x the floor: 3.01x",
         "- MISSED: stretch: in at most 2x the floor: 3.01x",
         "- MISSED: at least 9x faster than pydantic-ai's chunks: 9.0x",
@@ -119,7 +121,7 @@ def test_a_run_that_misses_every_goal() -> None:
 
 
 def test_tables_rank_and_compare() -> None:
-    results = results_of(floor=100, given=150, built=250, peer=2500, longest=2100)
+    results = results_of(floor=100, part=150, new_part=250, peer=2500, longest=2100)
     assert encoding_table(results).splitlines()[2:] == [
         "| floor: prebuilt prefix + escaped delta |       100 |      90 |    1.00 |                   0.40 |",
         "| usechat: FrameStream.send, part given  |       150 |     150 |    1.50 |                   0.60 |",
@@ -137,8 +139,8 @@ def test_tables_rank_and_compare() -> None:
 
 
 def test_a_busy_machine_is_told() -> None:
-    quiet = results_of(floor=100, given=150, built=250, peer=2500, longest=2100)
-    busy = results_of(floor=135, given=150, built=250, peer=2500, longest=2100)
+    quiet = results_of(floor=100, part=150, new_part=250, peer=2500, longest=2100)
+    busy = results_of(floor=135, part=150, new_part=250, peer=2500, longest=2100)
     assert made_with(quiet) == "2030-01-02, a machine, a Python; ai 7.0.0."
     assert made_with(busy).endswith(" The machine was busy (the floor's median is 1.50x its best): run it again.")
     assert summary(quiet).startswith(made_with(quiet))

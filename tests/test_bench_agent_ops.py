@@ -6,6 +6,8 @@ from bench.agent_ops.measure import QUICK, Figures, Rate, Way, measure
 from bench.agent_ops.report import AgentOpsResults, goals, report
 from bench.machine import Circumstances
 
+pytestmark = pytest.mark.once
+
 
 def figures(bare: Way, gateway: Way, *rates: Rate) -> Figures:
     return Figures(100, [(bare, gateway)], list(rates))
@@ -13,10 +15,10 @@ def figures(bare: Way, gateway: Way, *rates: Rate) -> Figures:
 
 def test_both_ways_carry_deltas_and_a_rate_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", "false")
-    found = measure(QUICK)
-    [(bare, gateway)] = found.rounds
+    measurement = measure(QUICK)
+    [(bare, gateway)] = measurement.rounds
     assert min(bare.frames, gateway.frames) > 0
-    assert [(rate.per_second, rate.complete) for rate in found.rates] == [(20, True)]
+    assert [(rate.per_second, rate.complete) for rate in measurement.rates] == [(20, True)]
 
 
 def test_the_difference_of_the_ways_is_judged() -> None:
@@ -32,8 +34,8 @@ def test_the_difference_of_the_ways_is_judged() -> None:
 
 
 def test_the_report_shows_every_round_and_every_rate() -> None:
-    found = figures(Way(3000, 0.1, 1.0), Way(3000, 0.35, 5.5), Rate(50, 5, 20, complete=True))
-    page = report(AgentOpsResults(Circumstances("2030-01-02", "a machine", "a Python", {}), 3.0, found))
+    measurement = figures(Way(3000, 0.1, 1.0), Way(3000, 0.35, 5.5), Rate(50, 5, 20, complete=True))
+    page = report(AgentOpsResults(Circumstances("2030-01-02", "a machine", "a Python", {}), 3.0, measurement))
     assert "The machine was busy (a load of 3.0 before the run): run it again." in page
     assert "| bare WebSocket, round 1 |  3,000 |   0.10 |   1.00 |" in page
     assert "| gateway, round 1        |  3,000 |   0.35 |   5.50 |" in page

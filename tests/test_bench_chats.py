@@ -1,8 +1,12 @@
 """The benchmark of stored chats measures databases of two sizes, and its report adds up. Nothing is timed."""
 
+import pytest
+
 from bench.chats import OPERATIONS, QUICK, WITHOUT, ChatsResults, measure, report
 from bench.machine import Circumstances
 from bench.rounds import Figure
+
+pytestmark = pytest.mark.once
 
 MADE = Circumstances("2030-01-02", "a machine", "a Python", {"sqlalchemy": "2"})
 
@@ -11,7 +15,8 @@ def test_every_operation_is_measured_in_both_databases_at_both_sizes() -> None:
     results = measure(QUICK)
     sizes = [count * QUICK.length for count in QUICK.chats]
     assert {
-        name: {each: sorted(found) for each, found in figures.items()} for name, figures in results.operations.items()
+        name: {each: sorted(times_by_size) for each, times_by_size in figures.items()}
+        for name, figures in results.operations.items()
     } == {name: dict.fromkeys(OPERATIONS, sizes) for name in ("SQLite", "PostgreSQL")}
     assert list(results.answers) == [WITHOUT, "in memory", "SQLite", "PostgreSQL"]
     assert all(figure.best > 0 for figure in results.answers.values())

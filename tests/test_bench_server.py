@@ -17,6 +17,7 @@ from bench.server.client import Client
 from bench.server.contestants import BARE, NODE, OURS, OURS_EXTERNAL, OURS_REDIS, REDIS_VARIABLE, contestants
 from bench.server.load import FLOOD_COUNT, Load
 from bench.server.measure import QUICK, External, Figures, Paced, Redis, measure, measure_external, measure_redis
+from bench.server.people import People, measure_people
 from bench.server.pipeline import measure_pipeline
 from bench.server.process import agents, redis, serving
 from bench.server.profile import allocations, times
@@ -34,7 +35,10 @@ from bench.server.report import (
 )
 from bench.server.results import ServerResults
 from bench.server.stalled import Stalled, measure_stalled
+from bench.server.turns import BY_HAND, CHAT_APP, POSTGRES, SERVE, SQLITE, measure_turns
 from tests.server.process import eventually
+
+pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[1]
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the load client is compiled on use: no cc")
@@ -62,6 +66,8 @@ def results_of(
     pipeline: float,
     external_late: float,
     stalled: float,
+    turn: float,
+    people: float,
 ) -> ServerResults:
     shared = crowd(redis_late, processor=redis_cost)
     external = Paced(300, external_late / 5 + 1, external_late + 2, 2.0, 9.0, 18, 30, True, 0.25)
@@ -70,18 +76,20 @@ def results_of(
         0.02,
         pipeline,
         {
-            BARE: Figures([900, 1000], crowd(5), {1: 200_000.0, 100: 200_000.0}),
+            BARE: Figures([900, 1000], crowd(5), {1: 200_000.0, 100: 200_000.0}, 9.0),
             OURS: ours,
-            "peer": Figures([500], crowd(60), {1: 50_000.0, 100: 40_000.0}),
+            "peer": Figures([500], crowd(60), {1: 50_000.0, 100: 40_000.0}, 300.0),
         },
         Redis(shared, crowd(2), {1: 1.0, 100: redis_rate}, shared, crowd(2), [redis_held], [900, 1000]),
         External(external, crowd(2)),
         Stalled(20, 8.0, 4.0, stalled),
+        {BY_HAND: 0.5, CHAT_APP: turn, SERVE: turn, SQLITE: 3 * turn, POSTGRES: 4 * turn},
+        People(100, 10, people, 0.02),
     )
 
 
 GOOD = results_of(
-    Figures([1000, 900], crowd(9.9, processor=17), {1: 100_000.0, 100: 150_000.0}),
+    Figures([1000, 900], crowd(9.9, processor=17), {1: 100_000.0, 100: 150_000.0}, 49.9),
     redis_late=11.9,
     redis_rate=20_000,
     redis_cost=28,
@@ -89,9 +97,11 @@ GOOD = results_of(
     pipeline=1.5,
     external_late=24,
     stalled=4.0,
+    turn=1.0,
+    people=0.06,
 )
 BAD = results_of(
-    Figures([499], crowd(10, first=20, kilobytes=18.1, processor=17.1), {1: 100_000.0, 100: 149_000.0}),
+    Figures([499], crowd(10, first=20, kilobytes=18.1, processor=17.1), {1: 100_000.0, 100: 149_000.0}, 50.0),
     redis_late=12,
     redis_rate=19_000,
     redis_cost=28.2,
@@ -99,6 +109,8 @@ BAD = results_of(
     pipeline=1.6,
     external_late=25,
     stalled=4.1,
+    turn=1.01,
+    people=0.0602,
 )
 
 
@@ -228,6 +240,7 @@ def test_a_run_that_meets_every_goal() -> None:
         "- met: at 1,000 streams first delta p99 under 20 ms: 19.0 ms",
         "- met: at 1,000 streams at most 17 µs of CPU a delta: 17.0 µs",
         "- met: at 1,000 streams at most 18 KB each: 18.0 KB",
+        "- met: a ramp of 800 streams a second, first delta p99 under 50 ms: 49.9 ms",
         "- met: flood of 100 streams, at least 150,000 deltas/s: 150,000/s",
         "- met: inside the process at most 1.5 µs per delta: 1.50 µs",
         "- met: with the Redis log at least 20,000 deltas/s: 20,000/s",
@@ -237,12 +250,17 @@ def test_a_run_that_meets_every_goal() -> None:
         "- met: agents in another process, 300 streams: adds less than 5 ms to the p50: 4.8 ms",
         "- met: agents in another process, 300 streams: adds less than 25 ms to the p99: 24.0 ms",
         "- met: 20 stalled readers of a run of 8 MB, with it, take its size once at most: 1.00x",
+        "- met: a turn costs at most 2x a route written by hand (usechat: ChatApp): 2.00x",
+        "- met: a turn costs at most 2x a route written by hand (usechat serve, chats in memory): 2.00x",
+        "- met: a turn costs at most 3 ms of CPU (usechat serve, chats in SQLite): 3.00 ms",
+        "- met: a turn costs at most 4 ms of CPU (usechat serve, chats in PostgreSQL): 4.00 ms",
+        "- met: 100 people who chat (PostgreSQL, Redis, metrics) cost at most 3x a route written by hand: 3.00x",
     ]
 
 
 def test_a_run_that_misses_every_goal() -> None:
     lines = goal_list(BAD).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["- MISSED"] * 16
+    assert [line.partition(":")[0] for line in lines] == ["- MISSED"] * 22
 
 
 def test_a_crowd_whose_deltas_are_missing_is_not_held() -> None:
@@ -252,9 +270,9 @@ def test_a_crowd_whose_deltas_are_missing_is_not_held() -> None:
 
 
 def test_of_several_measurements_the_best_counts() -> None:
-    first = Figures([900], crowd(30, first=10), {1: 5.0, 100: 7.0})
-    second = Figures([1000], crowd(20, first=15), {1: 6.0, 100: 4.0})
-    assert first.and_again(second) == Figures([900, 1000], second.thousand, {1: 6.0, 100: 7.0})
+    first = Figures([900], crowd(30, first=10), {1: 5.0, 100: 7.0}, 8.0)
+    second = Figures([1000], crowd(20, first=15), {1: 6.0, 100: 4.0}, 9.0)
+    assert first.and_again(second) == Figures([900, 1000], second.thousand, {1: 6.0, 100: 7.0}, 8.0)
 
 
 def test_tables_rank_and_compare() -> None:
@@ -291,14 +309,15 @@ def test_the_page_for_operators_gets_the_capacity(tmp_path: Path) -> None:
         "<!-- latest server run -->",
         "Measured on 2030-01-02 (a machine, a Python), with 30 deltas a second in every stream:",
         "",
-        "|                                         |         |",
-        "| --------------------------------------- | ------: |",
-        "| streams that one core holds             |   1,000 |",
-        "| the same with the log in Redis          |     800 |",
-        "| memory of an open stream                | 18.0 KB |",
-        "| open streams per GB                     |  58,254 |",
-        "| added by agents in another process, p50 |  4.8 ms |",
-        "| added by agents in another process, p99 | 24.0 ms |",
+        "|                                             |         |",
+        "| ------------------------------------------- | ------: |",
+        "| streams that one core holds                 |   1,000 |",
+        "| the same with the log in Redis              |     800 |",
+        "| memory of an open stream                    | 18.0 KB |",
+        "| open streams per GB                         |  58,254 |",
+        "| added by agents in another process, p50     |  4.8 ms |",
+        "| added by agents in another process, p99     | 24.0 ms |",
+        "| people on one core, who each ask every 10 s |   1,667 |",
         "<!-- end -->",
         "after",
     ]
@@ -312,17 +331,29 @@ def test_twenty_stalled_readers_and_the_run_take_its_size_once_at_most() -> None
     assert measured.log + measured.added < 4
 
 
+def test_a_turn_is_measured_beside_a_route_that_is_written_by_hand() -> None:
+    costs = measure_turns(turns=2, rounds=1)
+    assert list(costs) == [BY_HAND, CHAT_APP, SERVE, SQLITE, POSTGRES]
+    assert min(costs.values()) > 0
+
+
+def test_people_who_chat_are_measured_beside_a_route_that_is_written_by_hand() -> None:
+    measured = measure_people(people=2, period=3, turns=1)
+    assert min(measured.ours, measured.by_hand) > 0
+    assert (measured.people, measured.period) == (2, 3)
+
+
 def test_the_profile_tells_the_time_of_a_delta_and_the_memory_of_a_stream() -> None:
-    taken = times(6, windows=1)
-    assert {name for name, microseconds in taken.items() if microseconds > 0} == {BARE, OURS}
+    durations = times(6, windows=1)
+    assert {name for name, microseconds in durations.items() if microseconds > 0} == {BARE, OURS}
     allocated = allocations(OURS, 6)
     assert 0.1 < allocated["usechat.runs.run"] < 10
     assert 1 < sum(allocated.values()) < 1000
 
 
 def test_a_busy_machine_is_told() -> None:
-    said = "2030-01-02, a machine, a Python; uvicorn 1.0. Meanwhile other processes took "
-    assert made_with(GOOD) == f"{said}2% of the machine."
+    circumstances = "2030-01-02, a machine, a Python; uvicorn 1.0. Meanwhile other processes took "
+    assert made_with(GOOD) == f"{circumstances}2% of the machine."
     busy = msgspec.structs.replace(GOOD, others=0.5)
-    assert made_with(busy) == f"{said}50% of the machine: it was busy, so run it again."
+    assert made_with(busy) == f"{circumstances}50% of the machine: it was busy, so run it again."
     assert report(busy).startswith("# The server, side by side\n")

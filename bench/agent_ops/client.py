@@ -71,11 +71,11 @@ def _connect(port: int) -> socket.socket:
 
 
 class _Stream:
-    __slots__ = ("asked", "connection", "rest")
+    __slots__ = ("connection", "request_time", "rest")
 
-    def __init__(self, connection: socket.socket, asked: int) -> None:
+    def __init__(self, connection: socket.socket, request_time: int) -> None:
         self.connection = connection
-        self.asked = asked
+        self.request_time = request_time
         self.rest = b""
 
 
@@ -103,18 +103,18 @@ class Client:
     @property
     def waiting(self) -> int:
         """How many streams wait for their first frame."""
-        return sum(stream.asked > 0 for stream in self._streams.values())
+        return sum(stream.request_time > 0 for stream in self._streams.values())
 
     def open(self, streams: int, *, per_second: float) -> None:
         """Open streams at a constant rate, and read meanwhile."""
         begin = monotonic_ns()
         for number in range(streams):
             self._read_until(begin + int(number * 1e9 / per_second))
-            asked = monotonic_ns()
+            request_time = monotonic_ns()
             connection = self._open(self._count)
             self._count += 1
             connection.setblocking(False)
-            self._streams[connection.fileno()] = _Stream(connection, asked)
+            self._streams[connection.fileno()] = _Stream(connection, request_time)
             self._poll.register(connection, select.EPOLLIN)
 
     def read(self, seconds: float) -> None:
@@ -137,9 +137,9 @@ class Client:
         now = monotonic_ns()
         data = stream.rest + data
         stream.rest = b""
-        if stream.asked and self._first_frame in data:
-            self.first.append(now - stream.asked)
-            stream.asked = 0
+        if stream.request_time and self._first_frame in data:
+            self.first.append(now - stream.request_time)
+            stream.request_time = 0
         _, *deltas = data.split(MARK)
         if deltas and len(deltas[-1]) < DIGITS:
             stream.rest = MARK + deltas.pop()

@@ -127,15 +127,15 @@ def _way(opener: Opener, plan: Plan) -> Way:
 
 
 def _rates(opener: Opener, plan: Plan) -> list[Rate]:
-    tried = [_better_rate(opener, plan.first_rate, plan)]
-    while tried[-1].held and tried[-1].per_second < plan.most:
-        tried.append(_better_rate(opener, tried[-1].per_second * 2, plan))
-    low = max((rate.per_second for rate in tried if rate.held), default=0.0)
-    high = tried[-1].per_second
+    rates = [_better_rate(opener, plan.first_rate, plan)]
+    while rates[-1].held and rates[-1].per_second < plan.most:
+        rates.append(_better_rate(opener, rates[-1].per_second * 2, plan))
+    low = max((rate.per_second for rate in rates if rate.held), default=0.0)
+    high = rates[-1].per_second
     for _ in range(plan.bisections if low < high else 0):
-        tried.append(_better_rate(opener, (low + high) / 2, plan))
-        low, high = (tried[-1].per_second, high) if tried[-1].held else (low, tried[-1].per_second)
-    return tried
+        rates.append(_better_rate(opener, (low + high) / 2, plan))
+        low, high = (rates[-1].per_second, high) if rates[-1].held else (low, rates[-1].per_second)
+    return rates
 
 
 def _better_rate(opener: Opener, per_second: float, plan: Plan) -> Rate:
@@ -146,14 +146,14 @@ def _better_rate(opener: Opener, per_second: float, plan: Plan) -> Rate:
 
 def _rate(opener: Opener, per_second: float, plan: Plan) -> Rate:
     with Client(opener, _FIRST_FRAME) as client:
-        asked = max(1, int(per_second * plan.rate_seconds))
-        client.open(asked, per_second=per_second)
-        waited = 0
-        while len(client.first) < asked and waited < plan.patience:
+        streams = max(1, int(per_second * plan.rate_seconds))
+        client.open(streams, per_second=per_second)
+        seconds = 0
+        while len(client.first) < streams and seconds < plan.patience:
             client.read(1)
-            waited += 1
+            seconds += 1
         p50, p99 = (_percentile(client.first, share) for share in (0.5, 0.99))
-        rate = Rate(per_second, p50, p99, complete=len(client.first) == asked)
+        rate = Rate(per_second, p50, p99, complete=len(client.first) == streams)
     say(f"agent-ops: {per_second:.0f} requests a second: p99 {rate.p99:.0f} ms")
     return rate
 

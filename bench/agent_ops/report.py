@@ -68,7 +68,7 @@ def report(results: AgentOpsResults) -> str:
 
 def made_with(results: AgentOpsResults) -> str:
     """Return the date, machine and versions of the run."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     busy = f" The machine was busy (a load of {results.load:.1f} before the run): run it again."
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.{busy if results.load > BUSY else ''}"
+    return f"{run.date}, {run.machine}, {run.python}; {versions}.{busy if results.load > BUSY else ''}"

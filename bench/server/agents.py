@@ -2,8 +2,8 @@
 
 from bench.server.contestants import turns
 from bench.server.load import Load
-from usechat.server.app import rare_collections
-from usechat.server.settings import Settings
+from usechat.cli.plan import collect_rarely
+from usechat.runs.settings import Settings
 from usechat.server.worker import AgentWorker
 
 _CONCURRENCY = 10_000
@@ -24,8 +24,8 @@ async def _work() -> None:
 def main() -> None:
     import uvloop
 
-    with rare_collections():
-        uvloop.run(_work())
+    collect_rarely()
+    uvloop.run(_work())
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class Client:
         self._check()
 
     def read_until_all_began(self, seconds: float) -> None:
-        """Read until each stream has had its first delta, but no longer than so many seconds."""
+        """Read until each stream has had its first delta, but for at most ``seconds``."""
         end = monotonic() + seconds
         while monotonic() < end and self._library.client_asking(self._client):
             self.read(0.1)

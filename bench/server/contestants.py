@@ -13,7 +13,7 @@ from bench.server.load import Load, Pace
 
 if TYPE_CHECKING:
     from usechat.runs.redis.turns import RedisTurns
-    from usechat.server.settings import Settings
+    from usechat.runs.settings import Settings
 
 App: TypeAlias = Any
 Make: TypeAlias = Callable[[Load], App]
@@ -56,7 +56,7 @@ def turns(pace: Pace) -> "RedisTurns":
 
 
 def _settings() -> "Settings":
-    from usechat.server.settings import Settings
+    from usechat.runs.settings import Settings
 
     return Settings(disconnect="cancel")
 
@@ -151,7 +151,7 @@ def pydantic_ai(load: Load) -> App:
 
 
 def assistant_stream(load: Load) -> App:
-    """It speaks a protocol of its own, one line per delta."""
+    """It speaks its own protocol, one line per delta."""
     from assistant_stream import RunController, create_run
     from assistant_stream.serialization import DataStreamResponse
 

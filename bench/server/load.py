@@ -42,7 +42,7 @@ class Load:
 
     @property
     def agent(self) -> Callable[..., AsyncGenerator[str, None]]:
-        """The async generator function that says it, whatever it is asked."""
+        """The async generator function that says it, in answer to every message."""
         return partial(_paced, TEXT.__mod__) if self._paced else partial(_flood, _WORDS)
 
     def texts(self) -> AsyncGenerator[str, None]:
@@ -58,7 +58,7 @@ class Load:
         return _paced(FRAME.__mod__) if self._paced else _flood(self._frames)
 
 
-async def _paced(write: Callable[[int], Item], _asked: object = None) -> AsyncGenerator[Item, None]:
+async def _paced(write: Callable[[int], Item], _turn: object = None) -> AsyncGenerator[Item, None]:
     """Say something at fixed times, as a model does whose server does not wait for us: who is late catches up."""
     begin = monotonic_ns()
     for number in count():
@@ -69,6 +69,6 @@ async def _paced(write: Callable[[int], Item], _asked: object = None) -> AsyncGe
         yield write(due)
 
 
-async def _flood(items: list[Item], _asked: object = None) -> AsyncGenerator[Item, None]:
+async def _flood(items: list[Item], _turn: object = None) -> AsyncGenerator[Item, None]:
     for item in items:
         yield item

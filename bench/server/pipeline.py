@@ -7,7 +7,8 @@ from time import process_time_ns
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo
+from usechat.runs.settings import Settings
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
@@ -15,29 +16,22 @@ DELTAS = 20_000
 
 
 async def _once(deltas: int) -> float:
-    async def answer(_turn: Turn) -> AsyncGenerator[str, None]:
+    async def agent(_turn: Turn) -> AsyncGenerator[str, None]:
         for _ in range(deltas):
             yield " kettle"
 
-    manager = RunManager(
-        MemoryRuns(remember=0),
-        timeouts=Timeouts(),
-        unread_timeout=0,
-        conflict="reject",
-        describe=lambda error, _info: str(error),
-        maximum_behind=1 << 30,
-    )
+    manager = RunManager(MemoryRuns(remember=0), Settings(disconnect="cancel", maximum_waiting_bytes=1 << 30))
     request = ChatRequest.parse(
         b'{"id":"chat","messages":[{"id":"user-1","role":"user","parts":[{"type":"text","text":"Why?"}]}]}'
     )
     info = RunInfo(run_id="run", chat_id="chat", message_id="message", sdk="7")
     begin = process_time_ns()
-    reading = await manager.start(info, as_source(answer), TurnContext(request), continues=None)
+    reading = await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(request)))
     while await reading.read() is not None:
         pass
-    taken = process_time_ns() - begin
+    duration = process_time_ns() - begin
     reading.close()
-    return taken / deltas / 1000
+    return duration / deltas / 1000
 
 
 def measure_pipeline(*, rounds: int, deltas: int = DELTAS) -> float:

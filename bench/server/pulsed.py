@@ -27,7 +27,7 @@ import uvicorn
 from bench.server.contestants import APPS
 from bench.server.load import FRAME, TEXT, Item, Load
 from bench.server.serve import config_of, listen
-from usechat.server.app import rare_collections
+from usechat.cli.plan import collect_rarely
 
 AT_ONCE: Final = 3
 """Streams that are woken in one turn of the loop: about as many as a core that is nearly full has at a time."""
@@ -52,13 +52,13 @@ class Pulse:
         await future
 
     async def begin(self, streams: int) -> None:
-        """Wait until so many streams have begun, and let each say something."""
+        """Wait until that number of streams has begun, and let each say something."""
         while len(self._waiting) < streams:  # noqa: ASYNC110  # connections arrive when they do
             await asyncio.sleep(0.01)
         await self.beat(streams * _WARM_UP)
 
     async def beat(self, deltas: int) -> None:
-        """Wake streams until so many deltas are said."""
+        """Wake streams until they have said ``deltas`` deltas."""
         for _ in range(deltas // AT_ONCE):
             for _ in range(AT_ONCE):
                 self._waiting.popleft().set_result(None)
@@ -82,7 +82,7 @@ class PulsedLoad(Load):
         return _pulsed(self._pulse, FRAME.__mod__)
 
 
-async def _pulsed(pulse: Pulse, write: Callable[[int], Item], _asked: object = None) -> AsyncGenerator[Item, None]:
+async def _pulsed(pulse: Pulse, write: Callable[[int], Item], _turn: object = None) -> AsyncGenerator[Item, None]:
     for number in count():
         await pulse.wait()
         yield write(number)
@@ -92,12 +92,12 @@ def _allocations() -> Mapping[str, int]:
     """Return how many bytes are allocated, by the module whose code did it."""
     gc.collect()
     roots = sorted({str(Path(path)) for path in sysconfig.get_paths().values()} | set(sys.path), key=len, reverse=True)
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for trace in tracemalloc.take_snapshot().statistics("filename"):
         path = trace.traceback[0].filename
         root = next((root for root in roots if root and path.startswith(f"{root}/")), "")
-        found[path.removeprefix(f"{root}/")] += trace.size
-    return found
+        sizes[path.removeprefix(f"{root}/")] += trace.size
+    return sizes
 
 
 async def _obey(pulse: Pulse, streams: int, before: Mapping[str, int]) -> None:
@@ -157,7 +157,8 @@ def main(name: str, streams: int, *options: str) -> None:
         serving.cancel()
 
     _tell(listener.getsockname()[1])
-    with rare_collections(), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+    collect_rarely()
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(serve())
 
 

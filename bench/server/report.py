@@ -6,6 +6,7 @@ from bench.report import table
 from bench.server.contestants import BARE, OURS, OURS_EXTERNAL, OURS_REDIS
 from bench.server.measure import LATE, Paced
 from bench.server.results import BUSY, ServerResults, goals
+from bench.server.turns import BY_HAND
 
 
 def report(results: ServerResults) -> str:
@@ -19,6 +20,8 @@ def report(results: ServerResults) -> str:
             held_table(results),
             "## How a crowd of paced streams fares",
             crowd_table(results),
+            "## How long the first delta takes when a thousand come in 1.25 s (p99)",
+            ramp_table(results),
             "## Floods, in deltas a second",
             flood_table(results),
             "## With the log in Redis",
@@ -27,6 +30,10 @@ def report(results: ServerResults) -> str:
             external_table(results),
             "## Readers that take nothing",
             stalled_sentence(results),
+            "## What a turn costs (two deltas, one connection)",
+            turns_table(results),
+            "## People who chat",
+            people_sentence(results),
             "## Goals",
             goal_list(results),
         ]
@@ -40,7 +47,7 @@ def summary(results: ServerResults) -> str:
 
 def capacity(results: ServerResults) -> str:
     """Return what the page for operators shows of it."""
-    made, crowd, redis = results.circumstances, results.contestants[OURS].thousand, results.redis
+    run, crowd, redis = results.circumstances, results.contestants[OURS].thousand, results.redis
     rows = [
         ["streams that one core holds", f"{results.held(OURS):,.0f}"],
         ["the same with the log in Redis", f"{max(redis.held):,}"],
@@ -48,18 +55,19 @@ def capacity(results: ServerResults) -> str:
         ["open streams per GB", f"{1024 * 1024 / max(0.1, crowd.kilobytes):,.0f}"],
         ["added by agents in another process, p50", f"{results.external.added_p50:.1f} ms"],
         ["added by agents in another process, p99", f"{results.external.added_p99:.1f} ms"],
+        ["people on one core, who each ask every 10 s", f"{results.people.per_core:,.0f}"],
     ]
-    when = f"Measured on {made.date} ({made.machine}, {made.python}), with 30 deltas a second in every stream:"
+    when = f"Measured on {run.date} ({run.machine}, {run.python}), with 30 deltas a second in every stream:"
     return f"{when}\n\n{table(['', ''], rows)}"
 
 
 def made_with(results: ServerResults) -> str:
     """Say when, where and with what the run was made."""
-    made = results.circumstances
-    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    run = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     others = f" Meanwhile other processes took {results.others:.0%} of the machine"
     busy = ": it was busy, so run it again." if results.others > BUSY else "."
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.{others}{busy}"
+    return f"{run.date}, {run.machine}, {run.python}; {versions}.{others}{busy}"
 
 
 def held_table(results: ServerResults) -> str:
@@ -76,6 +84,16 @@ def crowd_table(results: ServerResults) -> str:
     """Return how the same number of streams fares at everyone's."""
     crowds = {name: figures.thousand for name, figures in results.contestants.items()}
     return _paced_table(sorted(crowds.items(), key=lambda item: item[1].processor))
+
+
+def ramp_table(results: ServerResults) -> str:
+    """Return who is quickest under a ramp."""
+    ramps = {name: figures.ramp for name, figures in results.contestants.items()}
+    return table(["server", "ms"], [[name, f"{ramp:.1f}"] for name, ramp in sorted(ramps.items(), key=_second)])
+
+
+def _second(item: tuple[str, float]) -> float:
+    return item[1]
 
 
 def flood_table(results: ServerResults) -> str:
@@ -104,8 +122,8 @@ def redis_table(results: ServerResults) -> str:
         (OURS, redis.crowd_in_memory),
         (OURS_REDIS, redis.crowd),
     ]
-    held = f"Streams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
-    return f"{_paced_table(rows)}\n\n{held}"
+    text = f"Streams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
+    return f"{_paced_table(rows)}\n\n{text}"
 
 
 def external_table(results: ServerResults) -> str:
@@ -119,6 +137,22 @@ def stalled_sentence(results: ServerResults) -> str:
     return (
         f"An answer of {stalled.answer:.0f} MB takes {stalled.log:.1f} MB of memory; {stalled.readers} readers that"
         f" resume it and take nothing add {stalled.added:.1f} MB."
+    )
+
+
+def turns_table(results: ServerResults) -> str:
+    """Return what a turn costs everyone, and in relation to a route that is written by hand."""
+    floor = results.turns[BY_HAND]
+    rows = [[name, f"{cost:.2f}", f"{cost / floor:.2f}"] for name, cost in results.turns.items()]
+    return table(["server", "CPU ms/turn", "x by hand"], rows)
+
+
+def people_sentence(results: ServerResults) -> str:
+    """Say what it costs in the whole: what an operator plans with."""
+    people = results.people
+    return (
+        f"{people.people} people, who each ask every {people.period:.0f} s and get 40 deltas, take {people.ours:.1%} of"
+        f" a core: chats in PostgreSQL, the log in Redis, metrics on. The route by hand takes {people.by_hand:.1%}."
     )
 
 

@@ -8,7 +8,9 @@ from bench.machine import Circumstances
 from bench.results import Goal
 from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
 from bench.server.measure import External, Figures, Redis
+from bench.server.people import People
 from bench.server.stalled import Stalled
+from bench.server.turns import BY_HAND, CHAT_APP, POSTGRES, SERVE, SQLITE
 
 BUSY: Final = 0.1
 """The share of the machine that others took; with more than this the figures are not worth keeping."""
@@ -26,6 +28,9 @@ class ServerResults(msgspec.Struct, frozen=True):
     redis: Redis
     external: External
     stalled: Stalled
+    turns: dict[str, float]
+    """Milliseconds of processor time that a short turn costs, by server."""
+    people: People
 
     def held(self, name: str) -> float:
         """Return the streams that one core holds, by the best of all searches."""
@@ -56,18 +61,22 @@ def goals(results: ServerResults) -> list[Goal]:
         Goal(f"{crowd} at most 17 µs of CPU a delta", f"{thousand.processor:.1f} µs", thousand.processor <= 17),
         Goal(f"{crowd} at most 18 KB each", f"{thousand.kilobytes:.1f} KB", thousand.kilobytes <= 18),
     ]
+    ramp = Goal("a ramp of 800 streams a second, first delta p99 under 50 ms", f"{ours.ramp:.1f} ms", ours.ramp < 50)
+    judged.append(ramp)
     for streams, rate in ours.flood.items():
         if streams == 100:
             judged.append(Goal("flood of 100 streams, at least 150,000 deltas/s", f"{rate:,.0f}/s", rate >= 150_000))
     rate = max(results.redis.flood.values())
-    added = results.redis.paced.late_p99 - results.redis.paced_in_memory.late_p99
+    delay = results.redis.paced.late_p99 - results.redis.paced_in_memory.late_p99
     judged += [
         Goal("inside the process at most 1.5 µs per delta", f"{results.pipeline:.2f} µs", results.pipeline <= 1.5),
         Goal("with the Redis log at least 20,000 deltas/s", f"{rate:,.0f}/s", rate >= 20_000),
-        Goal("the Redis log adds less than 10 ms to the p99", f"{added:.1f} ms", added < 10),
+        Goal("the Redis log adds less than 10 ms to the p99", f"{delay:.1f} ms", delay < 10),
         *_redis_goals(results.redis),
         *_external_goals(results.external),
         _stalled_goal(results.stalled),
+        *_turn_goals(results.turns),
+        _people_goal(results.people),
     ]
     return judged
 
@@ -86,6 +95,27 @@ def _stalled_goal(stalled: Stalled) -> Goal:
     text = f"{stalled.readers} stalled readers of a run of {stalled.answer:.0f} MB, with it, take its size once at most"
     times = (stalled.log + stalled.added) / stalled.answer
     return Goal(text, f"{times:.2f}x", times <= 1)
+
+
+def _turn_goals(turns: dict[str, float]) -> list[Goal]:
+    """Judge what a turn costs beside a route that is written by hand, and what it costs to store it."""
+    times = {name: turns[name] / turns[BY_HAND] for name in (CHAT_APP, SERVE)}
+    stored = {SQLITE: 3, POSTGRES: 4}
+    return [
+        *(
+            Goal(f"a turn costs at most 2x a route written by hand ({name})", f"{ratio:.2f}x", ratio <= 2)
+            for name, ratio in times.items()
+        ),
+        *(
+            Goal(f"a turn costs at most {most} ms of CPU ({name})", f"{turns[name]:.2f} ms", turns[name] <= most)
+            for name, most in stored.items()
+        ),
+    ]
+
+
+def _people_goal(people: People) -> Goal:
+    text = f"{people.people} people who chat (PostgreSQL, Redis, metrics) cost at most 3x a route written by hand"
+    return Goal(text, f"{people.times:.2f}x", people.times <= 3)
 
 
 def _redis_goals(redis: Redis) -> list[Goal]:

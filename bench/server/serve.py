@@ -9,7 +9,7 @@ import uvicorn
 
 from bench.server.contestants import APPS, App, Make
 from bench.server.load import Load
-from usechat.server.app import rare_collections
+from usechat.cli.plan import collect_rarely
 
 
 def listen() -> socket.socket:
@@ -28,9 +28,9 @@ def both(make: Make) -> App:
         if scope["type"] == "lifespan":  # as stock uvicorn has it; one app stands for all of the process
             await next(iter(apps.values()))(scope, receive, send)
             return
-        chosen = apps[scope["path"]]
+        target = apps[scope["path"]]
         scope["path"] = "/api/chat"
-        await chosen(scope, receive, send)
+        await target(scope, receive, send)
 
     return app
 
@@ -52,8 +52,8 @@ def main(name: str) -> None:
     listener = listen()
     config = config_of(both(APPS[name]))
     print(listener.getsockname()[1], flush=True)
-    with rare_collections():  # as ChatApp does: everyone gets the same settings of the garbage collector
-        uvicorn.Server(config).run([listener])
+    collect_rarely()  # as `usechat serve` does: everyone gets the same settings of the garbage collector
+    uvicorn.Server(config).run([listener])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import msgspec
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, Timeouts
+from usechat.runs.run import PreparedRun, RunInfo
+from usechat.runs.settings import Settings
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext
 
@@ -30,22 +31,15 @@ def measure_stalled(*, readers: int = 20, megabytes: int = 8) -> Stalled:
 
 
 async def _measure(readers: int, megabytes: int) -> Stalled:
-    said = asyncio.Event()
+    end = asyncio.Event()
 
-    async def answer(_turn: Turn) -> AsyncGenerator[str, None]:
+    async def agent(_turn: Turn) -> AsyncGenerator[str, None]:
         for number in range(megabytes * 1000):
             yield f"{number:0999} "
-        said.set()
+        end.set()
         await asyncio.Event().wait()
 
-    manager = RunManager(
-        MemoryRuns(),
-        timeouts=Timeouts(),
-        unread_timeout=None,
-        conflict="reject",
-        describe=lambda error, _info: str(error),
-        maximum_behind=1 << 20,
-    )
+    manager = RunManager(MemoryRuns(), Settings(disconnect="continue", maximum_waiting_bytes=1 << 20))
     request = ChatRequest.parse(
         b'{"id":"chat","messages":[{"id":"user-1","role":"user","parts":[{"type":"text","text":"Why?"}]}]}'
     )
@@ -53,18 +47,18 @@ async def _measure(readers: int, megabytes: int) -> Stalled:
     tracemalloc.start()
     try:
         before = _traced()
-        (await manager.start(info, as_source(answer), TurnContext(request), continues=None)).close()
-        await said.wait()
+        (await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(request)))).close()
+        await end.wait()
         alone = _traced()
         open_readings = [await manager.attach(info, sdk="7") for _ in range(readers)]
         for reading in open_readings:
             assert reading is not None
             await reading.read()  # the first piece is on its way, and never taken
-        added = _traced() - alone
+        growth = _traced() - alone
     finally:
         tracemalloc.stop()
     await manager.stop(info)
-    return Stalled(readers, float(megabytes), (alone - before) / 1e6, added / 1e6)
+    return Stalled(readers, float(megabytes), (alone - before) / 1e6, growth / 1e6)
 
 
 def _traced() -> int:
