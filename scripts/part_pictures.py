@@ -89,10 +89,10 @@ async def agent(turn: Turn) -> AsyncIterator[Part]:
 
 def main() -> None:
     """Take all pictures, in light."""
-    found = find_chromium()
+    chromium = find_chromium()
     with page_served(agent) as served, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=found.path, args=list(ARGUMENTS), env={**found.environment}
+            executable_path=chromium.path, args=list(ARGUMENTS), env={**chromium.environment}
         )
         for name in PICTURES:
             _take(browser, f"http://127.0.0.1:{served.port}/chat/", name)
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _take(browser: Browser, address: str, name: str) -> None:
-    """Take the picture of one answer in a chat of its own."""
+    """Take the picture of one answer in a new chat."""
     context = browser.new_context(viewport={"width": 640, "height": 800}, color_scheme="light")
     page = context.new_page()
     page.goto(address)
@@ -112,8 +112,8 @@ def _take(browser: Browser, address: str, name: str) -> None:
     _open_details(page, name)
     page.mouse.move(0, 0)
     page.wait_for_timeout(400)  # transitions end
-    shown = page.get_by_role("alert") if name == "error" else page.get_by_label("Assistant")
-    box = shown.bounding_box()
+    region = page.get_by_role("alert") if name == "error" else page.get_by_label("Assistant")
+    box = region.bounding_box()
     assert box is not None
     margin = 12
     clip = {"x": box["x"] - margin, "y": box["y"] - margin, "width": box["width"] + 2 * margin}

@@ -14,6 +14,8 @@ from tests.browser.test_states import STATES as SHOWN
 from tests.browser.test_stored_chats import everyone_is_ada
 from usechat import Turn
 from usechat.chats import MemoryChats
+from usechat.demo import tour
+from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport, load_flow
 from usechat.parts import Part
 
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
@@ -44,13 +46,13 @@ STORED_STATES: Final = {
 def main() -> None:
     """Take each picture in light and in dark."""
     IMAGES.mkdir(exist_ok=True)
-    found = find_chromium()
+    chromium = find_chromium()
     with (
         page_served(answer, description="Answers questions about your orders.") as served,
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(
-            executable_path=found.path, args=list(ARGUMENTS), env={**found.environment}
+            executable_path=chromium.path, args=list(ARGUMENTS), env={**chromium.environment}
         )
         for theme in ("light", "dark"):
             _take(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
@@ -64,6 +66,7 @@ def main() -> None:
                 _take_stored(browser, f"http://127.0.0.1:{stored.port}/chat/", theme)
             with page_served(answer, description="Answers questions about your orders.", auth=True) as guarded:
                 _take_guarded(browser, f"http://127.0.0.1:{guarded.port}/chat/", theme)
+            take_flow(browser, theme)
         browser.close()
 
 
@@ -129,6 +132,21 @@ def _take_guarded(browser: Browser, address: str, theme: str) -> None:
     page.get_by_label("Bearer token").wait_for()
     _save(page, f"token-{theme}")
     page.context.close()
+
+
+def take_flow(browser: Browser, theme: str) -> None:
+    """Take the picture of the flow of the demo's tour while its last node writes."""
+    vars(tour)["PACE"] = 0.2  # slow enough for a picture
+    flow = load_flow(Path(tour.__file__).with_suffix(".yaml"))
+    transport = OpenHarnessChatTransport(FlowRuntimes(flow), send_flow_metadata=True)
+    with page_served(transport, title="Party planner") as served:
+        page = _open(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
+        page.set_viewport_size({"width": 1280, "height": 560})
+        ask(page, "What do we serve at the party?")
+        page.get_by_text("Two nodes worked side").wait_for()
+        _save(page, f"running-{theme}")
+        wait_until_idle(page)
+        page.context.close()
 
 
 async def coder(turn: Turn) -> AsyncIterator[str]:

@@ -1,6 +1,6 @@
 """Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet.
 
-`make mutants`, and `make test` on further Pythons, draw few examples (`brief`).
+`make mutants`, and `make test-all` on further Pythons, draw few examples (`brief`).
 
 With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals. With `USECHAT_TEST_AGENTS=external` agents
 answer behind a queue in Redis.
@@ -15,6 +15,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.classes import classes_of, is_selected
+
 # Clients load the authorities that they trust: 50 ms of processor time for the public ones, which no test needs.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
 
@@ -26,6 +28,19 @@ settings.register_profile("brief", settings.get_profile("default"), max_examples
 settings.load_profile("default")
 
 LONGEST: Final = ("test_shell_blocks.py", "test_site.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which `-m` selects nothing, nor the conftest of a directory with such files alone."""
+    files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
+    tests = [path for path in files if path.match("test_*.py")]
+    return True if tests and not any(is_selected(path, config.option.markexpr) for path in tests) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test with the classes of its file."""
+    for name in classes_of(item.path):
+        item.add_marker(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

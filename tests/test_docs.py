@@ -14,13 +14,27 @@ import httpx2
 import pytest
 
 import usechat
-from scripts.generate_docs import OPENAPI, ROOT, openapi_page, pages, regenerate
+from scripts.generate_docs import (
+    CHOOSER,
+    OPENAPI,
+    ROOT,
+    SKILL,
+    agent_in,
+    install,
+    is_released,
+    openapi_page,
+    pages,
+    regenerate,
+)
 from tests import adapter_page
+from tests.modules import forgotten_modules
 from usechat import AdapterSource, ChunkDecoder, MessageBuilder, Text
 from usechat.adapters.pydantic_ai import PydanticAISource
 from usechat.cli.plan import Plan, make_app
 from usechat.parts import Part
 from usechat.sources import as_source
+
+pytestmark = pytest.mark.once
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")
@@ -29,7 +43,7 @@ README = PAGES["README.md"].read_text(encoding="utf-8")
 RUN_BY = {
     "README.md": "tests/test_docs.py",
     "docs/adapters.md": "tests/test_docs.py",
-    "docs/agent-ops.md": "tests/agent_ops/test_docs.py",
+    "docs/agent-ops-reference.md": "tests/agent_ops/test_docs.py",
     "docs/apps.md": "tests/test_guides.py",
     "docs/auth.md": "tests/server/auth/test_bearer.py",
     "docs/chats.md": "tests/test_docs.py",
@@ -39,18 +53,24 @@ RUN_BY = {
     "docs/deploy.md": "tests/test_guides.py",
     "docs/errors.md": "tests/test_guides.py",
     "docs/files.md": "tests/test_guides.py",
+    "docs/frameworks.md": "tests/test_docs.py",
     "docs/genkit.md": "tests/genkit/test_docs.py",
     "docs/metrics.md": "tests/test_guides.py",
     "docs/migrate.md": "tests/test_guides.py",
+    "docs/open-harness-reference.md": "tests/open_harness/test_page.py",
     "docs/open-harness.md": "tests/open_harness/test_page.py",
     "docs/page.md": "tests/test_docs.py",
     "docs/parts.md": "tests/test_guides.py",
+    "docs/platforms.md": "tests/test_platforms.py",
     "docs/resume.md": "tests/test_guides.py",
     "docs/serving.md": "tests/test_docs.py",
     "docs/start.md": "tests/test_docs.py",
+    "docs/survive.md": "tests/test_guides.py",
+    "docs/temporal.md": "tests/temporal/test_docs.py",
     "docs/tools.md": "tests/test_guides.py",
     "docs/tutorial.md": "tests/browser/test_tutorial.py",
     "docs/values.md": "tests/test_guides.py",
+    "src/usechat/.agents/skills/usechat/SKILL.md": "tests/test_docs.py",
 }
 """The test that runs the Python of each page. The pages of frameworks are run by `tests/adapters/examples.py`."""
 
@@ -114,13 +134,38 @@ def test_the_agent_answers_in_a_route_and_as_it_is(monkeypatch: pytest.MonkeyPat
     assert ask(route["app"]) == "You said: hi"
 
 
-def test_the_first_page_holds_code_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+def test_the_first_page_holds_code_that_runs_and_only_its_model_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    *without_key, with_key = examples_of("docs/start.md")
     names: dict[str, Any] = {"__name__": "example"}
-    for block in examples_of("docs/start.md"):
+    for block in without_key:
         exec(compile(block, "docs/start.md", "exec"), names)
     assert [ask(names["app"]), ask(names["chats"])] == ["You said: hi"] * 2
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    exec(compile(with_key, "docs/start.md", "exec"), names)
     assert isinstance(as_source(names["assistant"]), PydanticAISource)
+
+
+def test_the_code_of_the_chooser_stands_on_the_pages_of_the_frameworks_where_it_is_run() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "frameworks").glob("*.md"))
+    lines = [line for example in examples_of("docs/frameworks.md") for line in example.splitlines()]
+    assert [line for line in lines if line.removesuffix("Turn") not in pages] == []
+    assert {*CHOOSER} == {page.stem for page in (ROOT / "docs" / "frameworks").glob("*.md")}
+
+
+def test_the_chooser_shows_the_agent_without_the_route() -> None:
+    route = '@app.post("/api/chat")\nasync def chat(request):\n    return await chat_response(request, agent)\n'
+    head = "from fastapi import FastAPI\nfrom frame import Agent\n\nfrom usechat import chat_response\n\n"
+    assert (
+        agent_in(f"{head}agent = Agent()\napp = FastAPI()\n\n\n{route}") == "from frame import Agent\n\nagent = Agent()"
+    )
+
+
+def test_usechat_is_installed_from_the_checkout_until_the_changelog_has_a_dated_version() -> None:
+    assert not is_released("## [0.1.0] - unreleased\n")
+    assert is_released("## [0.2.0] - unreleased\n\n## [0.1.0] - 2027-01-31\n")
+    assert "pip install ." in "\n".join(install(from_index=False))
+    assert [*install(from_index=True)] == ["```sh", "pip install usechat", "```"]
 
 
 def test_the_page_about_serving_holds_code_that_runs() -> None:
@@ -136,8 +181,31 @@ def test_the_page_about_serving_holds_code_that_runs() -> None:
 )
 def test_the_examples_answer(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    assert ask(make_app(Plan(target=f"{ROOT / 'examples' / name}.py:app")).app) == text
+    with forgotten_modules(ROOT / "examples"):
+        assert ask(make_app(Plan(target=f"{ROOT / 'examples' / name}.py:app")).app) == text
+
+
+def test_the_skill_holds_code_that_runs_and_names_what_is_there(usechat_client: Any) -> None:
+    skill = str(SKILL.relative_to(ROOT))
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in examples_of(skill):
+        exec(compile(block, skill, "exec"), names)
+    assert [ask(names["app"]), ask(names["chats"])] == ["You said: hi. "] * 2
+    names["test_the_agent_asks_before_it_deletes"](usechat_client)
+    pages = (SKILL, PAGES["docs/options.md"], PAGES["docs/cli.md"])
+    text, *options = (page.read_text(encoding="utf-8") for page in pages)
+    flags = set(re.findall(r"(--[\w-]+)", text.partition("# usechat")[2]))
+    assert flags == {"--auth", "--chats", "--cors", "--framework", "--page", "--redis"}
+    assert [flag for flag in flags if f"\n  {flag} " not in "".join(options)] == []
+
+
+def test_the_files_and_targets_of_the_page_for_tools_are_there() -> None:
+    text = PAGES["AGENTS.md"].read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:src|tests)/[\w/.]+)`", text) + re.findall(r"(tests/[\w/.]+\.py) -k", text)
+    assert len(paths) == 9
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert [name for name in re.findall(r"`make ([\w-]+)`", text) if f"\n{name}:" not in makefile] == []
 
 
 def test_the_examples_of_the_checker_and_of_the_reader_print_what_they_find() -> None:
@@ -200,7 +268,7 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 def test_the_public_names_are_few_sorted_and_there() -> None:
-    assert len(set(usechat.__all__) - {"__version__"}) <= 34
+    assert len(set(usechat.__all__) - {"__version__"}) <= 36
     assert [name for name in usechat.__all__ if not hasattr(usechat, name)] == []
 
 
@@ -216,20 +284,20 @@ def test_every_public_name_is_explained() -> None:
 
 def test_the_page_about_adapters_holds_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    for name, text in adapter_page.files().items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", adapter_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(compile(block, "docs/adapters.md", "exec"), {"__name__": "example"})
-    adapter = sys.modules["usechat_chirp"]
-    source = adapter.source_of(import_module("my_app").agent)
-    assert isinstance(source, AdapterSource)
-    assert adapter.source_of("no agent") is None
+    with forgotten_modules(tmp_path):
+        for name, text in adapter_page.files().items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", adapter_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        assert len(blocks) == 4
+        for block in blocks:
+            exec(compile(block, "docs/adapters.md", "exec"), {"__name__": "example"})
+        adapter = sys.modules["usechat_chirp"]
+        source = adapter.source_of(import_module("my_app").agent)
+        assert isinstance(source, AdapterSource)
+        assert adapter.source_of("no agent") is None
 
-    async def said() -> list[Part]:
-        return [part async for part in adapter.parts(sys.modules["chirp"].Agent("Robin").stream("Rome"))]
+        async def said() -> list[Part]:
+            return [part async for part in adapter.parts(sys.modules["chirp"].Agent("Robin").stream("Rome"))]
 
-    assert [part.text for part in asyncio.run(said()) if isinstance(part, Text)][-1] == "in Rome."
-    assert len(adapter_page.files()["usechat_chirp.py"].splitlines()) < 80
+        assert [part.text for part in asyncio.run(said()) if isinstance(part, Text)][-1] == "in Rome."
+        assert len(adapter_page.files()["usechat_chirp.py"].splitlines()) < 80

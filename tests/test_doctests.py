@@ -12,6 +12,8 @@ import pytest
 import usechat
 from usechat.errors import MissingDependency
 
+pytestmark = pytest.mark.core
+
 PACKAGE = Path(usechat.__file__).parent
 NAMES = Path(__file__).with_name("public_names.txt")
 FILES = sorted(path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py"))
@@ -34,11 +36,11 @@ def load(name: str) -> Any:
 def teaches(name: str) -> bool:
     """Tell whether a public name is a class or a function. Errors are explained by what raises them."""
     try:
-        found = load(name)
+        member = load(name)
     except MissingDependency:
         return True
-    is_error = inspect.isclass(found) and issubclass(found, Exception)
-    return (inspect.isclass(found) or inspect.isroutine(found)) and not is_error
+    is_error = inspect.isclass(member) and issubclass(member, Exception)
+    return (inspect.isclass(member) or inspect.isroutine(member)) and not is_error
 
 
 PUBLIC = [name for name in NAMES.read_text(encoding="utf-8").splitlines() if teaches(name)]
@@ -46,7 +48,7 @@ PUBLIC = [name for name in NAMES.read_text(encoding="utf-8").splitlines() if tea
 
 @functools.cache
 def examples_in(module: str) -> list[doctest.DocTest]:
-    return [found for found in doctest.DocTestFinder().find(import_module(module)) if found.examples]
+    return [test for test in doctest.DocTestFinder().find(import_module(module)) if test.examples]
 
 
 def run(examples: list[doctest.DocTest]) -> None:
@@ -60,12 +62,12 @@ def run(examples: list[doctest.DocTest]) -> None:
 def test_the_examples_of_a_module_are_true(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # examples may write files
     try:
-        found = examples_in(module)
+        examples = examples_in(module)
     except ImportError as missing:
         if not isinstance(missing, MissingDependency) and (missing.name or "usechat").startswith("usechat"):
             raise
         pytest.skip(f"an extra is not installed: {missing}")
-    run(found)
+    run(examples)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -75,21 +77,21 @@ def test_an_example_needs_the_names_of_its_public_module_alone(
     """A reader can paste it: everything else is imported in it."""
     monkeypatch.chdir(tmp_path)
     try:
-        found = load(name)
+        member = load(name)
     except MissingDependency as missing:
         pytest.skip(f"an extra is not installed: {missing}")
     module = import_module(name.rpartition(".")[0])
-    known = {each: getattr(module, each) for each in module.__all__}
-    home = import_module(found.__module__)
-    run(doctest.DocTestFinder().find(found, name, module=home, globs=known))
+    names = {each: getattr(module, each) for each in module.__all__}
+    home = import_module(member.__module__)
+    run(doctest.DocTestFinder().find(member, name, module=home, globs=names))
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - WITHOUT_EXAMPLE))
 def test_a_public_class_or_function_has_an_example(name: str) -> None:
     """It is in its docstring, or in that of a method."""
     try:
-        found = load(name)
+        member = load(name)
     except MissingDependency as missing:
         pytest.skip(f"an extra is not installed: {missing}")
-    home = f"{found.__module__}.{found.__qualname__}."
-    assert any(f"{each.name}.".startswith(home) for each in examples_in(found.__module__))
+    home = f"{member.__module__}.{member.__qualname__}."
+    assert any(f"{each.name}.".startswith(home) for each in examples_in(member.__module__))

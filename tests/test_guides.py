@@ -2,19 +2,24 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+import django
 import pytest
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import login
 from django.contrib.sessions.backends.signed_cookies import SessionStore
+from django.core.management import call_command
+from django.http import HttpRequest
 
 from scripts.generate_docs import ROOT
 from usechat.errors import RequestRefused
 from usechat.protocol.ui_messages import FileUIPart
 from usechat.testing import AgentClient
+
+pytestmark = pytest.mark.once
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LOCATION = {"tools": {"location": {"city": "Paris"}}}
@@ -53,6 +58,7 @@ def names_of(page: str) -> dict[str, Any]:
         ("data", "hinting", {}, "Found it."),
         ("migrate", "agent", {}, "Hello."),
         ("resume", "app", {}, "You said: hi"),
+        ("survive", "agent", {}, "Done: paid for hi"),
         ("resume", "patient", {}, "".join(f"{number} " for number in range(1000))),
         ("errors", "app", {}, "All right."),
         ("errors", "looking", {}, "I do not know that city."),
@@ -105,30 +111,53 @@ APPS = ("one_route", "all_routes", "litestar_app", "application", "quart_app", "
 
 
 @pytest.fixture
-def apps() -> dict[str, Any]:
-    """Run the guide to web apps; Django is configured once per process."""
+def apps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Run the guide to web apps; Django is configured once per process, with a database of its users."""
+    directory = tmp_path_factory.mktemp("django")
     if not settings.configured:
         settings.configure(
             ALLOWED_HOSTS=["*"],
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(directory / "django.db")}},
             INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"],
             SECRET_KEY="a key for this test",
             SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
         )
+        django.setup()
+        call_command("migrate", verbosity=0)
     return names_of("apps")
 
 
-def signed_in_as(user: str) -> str:
-    """Return the cookie of a person who is signed in to Django."""
-    session = SessionStore()
-    session[SESSION_KEY] = user
-    session.save()
-    return f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
+def new_user(name: str) -> Any:
+    from django.contrib.auth.models import User  # Django must be configured first
+
+    return User.objects.create_user(name, password="secret")
+
+
+def cookie_of(user: Any) -> str:
+    """Return the cookie of a person who signs in to Django."""
+    request = HttpRequest()
+    request.session = SessionStore()
+    login(request, user, "django.contrib.auth.backends.ModelBackend")
+    request.session.save()
+    return f"{settings.SESSION_COOKIE_NAME}={request.session.session_key}"
+
+
+def change_password(user: Any) -> None:
+    user.set_password("another secret")
+    user.save()
+
+
+def deactivate(user: Any) -> None:
+    user.is_active = False
+    user.save()
 
 
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("name", APPS)
 def test_an_agent_answers_in_every_web_framework(name: str, apps: dict[str, Any]) -> None:
-    headers = {"sec-fetch-site": "same-origin", "cookie": signed_in_as("7")} if name == "application" else {}
+    headers = {}
+    if name == "application":
+        headers = {"sec-fetch-site": "same-origin", "cookie": cookie_of(new_user("ada"))}
     with AgentClient(apps[name], headers=headers) as client:
         answer = client.ask("hi")
         assert answer.text == "You said: hi"
@@ -147,3 +176,21 @@ def test_django_knows_who_asks(headers: dict[str, str], sentence: str, apps: dic
         error = client.ask("hi").error
     assert isinstance(error, RequestRefused)
     assert (error.status, error.body) == (401, sentence)
+
+
+@pytest.mark.parametrize("revoke", [deactivate, change_password, lambda user: user.delete()])
+def test_django_refuses_a_user_whose_access_was_revoked(revoke: Callable[[Any], object], apps: dict[str, Any]) -> None:
+    user = new_user(f"revoked by {revoke.__name__}")
+    headers = {"sec-fetch-site": "same-origin", "cookie": cookie_of(user)}
+    with AgentClient(apps["application"], headers=headers) as client:
+        assert client.ask("hi").text == "You said: hi"
+        revoke(user)
+        error = client.ask("hi").error
+    assert isinstance(error, RequestRefused)
+    assert (error.status, error.body) == (401, "Please sign in.")
+
+
+def test_a_framework_of_asgi_keeps_its_own_paths(apps: dict[str, Any]) -> None:
+    app = apps["with_chats"](apps["quart_pages"])
+    with AgentClient(app) as client:
+        assert client.ask("hi").text == "You said: hi"

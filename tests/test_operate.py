@@ -5,7 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.server.metrics_page import parse_samples
 from tests.server.process import PATIENCE, eventually, question
 from usechat import ChunkDecoder
 from usechat.protocol.chunks import TextDeltaChunk
+from usechat.server import new_api_token
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
@@ -42,6 +43,9 @@ class Deployment:
         self._stack = stack
         self._directory = directory
         self._url = url
+        token, line = new_api_token("ada")
+        (directory / "tokens.txt").write_text(line, encoding="utf-8")
+        self.headers = {"authorization": f"Bearer {token}"}
         self.deploy_code("v1")
 
     def deploy_code(self, version: str) -> None:
@@ -98,17 +102,35 @@ class Reader:
 
     def read_until(self, text: str) -> None:
         while text not in self.text:
-            for chunk in self._decoder.receive(next(self._pieces)):
-                self.text += chunk.delta if isinstance(chunk, TextDeltaChunk) else ""
+            self._read(next(self._pieces))
+
+    def read_all(self) -> str:
+        for piece in self._pieces:
+            self._read(piece)
+        return self.text
+
+    def _read(self, piece: bytes) -> None:
+        for chunk in self._decoder.receive(piece):
+            self.text += chunk.delta if isinstance(chunk, TextDeltaChunk) else ""
 
 
-def post(stack: ExitStack, url: str, chat_id: str, gate: str) -> Reader:
-    body = question(gate, chat_id)
-    return Reader(stack.enter_context(httpx2.stream("POST", f"{url}/api/chat", json=body, timeout=PATIENCE)))
+class Pages:
+    """Pages that read answers at any of the web processes."""
 
+    def __init__(self, stack: ExitStack, headers: Mapping[str, str]) -> None:
+        self._stack = stack
+        self._client = stack.enter_context(httpx2.Client(headers=headers, timeout=PATIENCE))
 
-def resume(stack: ExitStack, url: str, chat_id: str) -> Reader:
-    return Reader(stack.enter_context(httpx2.stream("GET", f"{url}/api/chat/{chat_id}/stream", timeout=PATIENCE)))
+    def post(self, url: str, chat_id: str, gate: str) -> Reader:
+        return self._read("POST", f"{url}/api/chat", json=question(gate, chat_id))
+
+    def resume(self, url: str, chat_id: str) -> Reader:
+        return self._read("GET", f"{url}/api/chat/{chat_id}/stream")
+
+    def _read(self, method: str, url: str, **options: Any) -> Reader:
+        response = self._stack.enter_context(self._client.stream(method, url, **options))
+        assert response.status_code == 200, response.read()
+        return Reader(response)
 
 
 @pytest.fixture
@@ -123,20 +145,21 @@ def test_answers_survive_a_rolling_deployment_of_web_and_agent_processes(stack: 
     deployed = Deployment(stack, tmp_path, url)
     (first, first_url), (_, second_url) = deployed.web(serve_first), deployed.web(serve_second)
     old = deployed.worker(work)
+    pages = Pages(stack, deployed.headers)
 
-    page = post(stack, first_url, "chat", "gate")
+    page = pages.post(first_url, "chat", "gate")
     page.read_until("v1 begins, ")
     first.send_signal(signal.SIGTERM)  # a deployment of the web processes
     with pytest.raises((httpx2.TransportError, StopIteration)):
         page.read_until("never")
     assert first.wait(PATIENCE) in (0, -signal.SIGTERM)
-    page = resume(stack, second_url, "chat")
+    page = pages.resume(second_url, "chat")
     page.read_until("v1 begins, ")
 
     deployed.deploy_code("v2")  # a deployment of the agents
     deployed.worker(work)
     old.send_signal(signal.SIGTERM)
-    other = post(stack, second_url, "other", "other-gate")
+    other = pages.post(second_url, "other", "other-gate")
     other.read_until("begins, ")
     deployed.go_on("gate")
     deployed.go_on("other-gate")
@@ -145,7 +168,7 @@ def test_answers_survive_a_rolling_deployment_of_web_and_agent_processes(stack: 
     assert page.text == "v1 begins, v1 ends"
     assert other.text in ("v1 begins, v1 ends", "v2 begins, v2 ends"), "the old process may have taken it just before"
     assert old.wait(PATIENCE) == 0
-    last = post(stack, second_url, "last", "gate")
+    last = pages.post(second_url, "last", "gate")
     last.read_until("ends")
     assert last.text == "v2 begins, v2 ends"
 
@@ -164,7 +187,7 @@ def test_the_page_of_a_web_process_has_what_the_alert_about_waiting_messages_rea
     assert (groups[1]["name"], rule["expr"]) == ("usechat-agents", "max(adapter_turns_oldest_seconds) > 30")
     deployed = Deployment(stack, tmp_path, stack.enter_context(redis_server(next(iter(SERVERS)))).url)
     _, url = deployed.web(COMMANDS[0])
-    samples = parse_samples(httpx2.get(f"{url}/metrics", timeout=PATIENCE).text)
+    samples = parse_samples(httpx2.get(f"{url}/metrics", headers=deployed.headers, timeout=PATIENCE).text)
     assert samples["adapter_turns_oldest_seconds"] == 0
 
 

@@ -18,12 +18,16 @@ from scripts.generate_docs import ROOT, pages
 from tests.syntax_trees import nodes_of, parse
 from usechat import errors
 
+pytestmark = pytest.mark.quick
+
 ADAPTERS = {
     "usechat.adapters.langgraph": "langgraph",
     "usechat.adapters.openai_agents": "agents",
     "usechat.adapters.pydantic_ai": "pydantic_ai",
+    "usechat.temporal": "temporalio",
+    "usechat.temporal.pydantic_ai": "temporalio",
 }
-"""The adapters, which can be imported where their framework is installed."""
+"""The modules that can be imported where their framework is installed."""
 PUBLIC = {
     name: import_module(name)
     for name in (
@@ -42,7 +46,6 @@ PUBLIC = {
         "usechat.adapters.litellm",
         "usechat.adapters.llama_index",
         "usechat.adapters.openai",
-        "usechat.adapters.questions",
         "usechat.adapters.smolagents",
         "usechat.adapters.strands",
         "usechat.agent_ops",
@@ -80,14 +83,14 @@ def path_of(module: str) -> Path:
 
 def imported_by(code: str) -> set[str]:
     """Return the modules of ours that code imports from; a name of a public module is that module."""
-    found = set()
+    names = set()
     for node in ast.walk(parse(code)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             modules = {f"{node.module}.{alias.name}" for alias in node.names} & {*PUBLIC, *ADAPTERS}
-            found |= modules or {node.module}
-    return {name for name in found if name.partition(".")[0] == "usechat"}
+            names |= modules or {node.module}
+    return {name for name in names if name.partition(".")[0] == "usechat"}
 
 
 def test_the_public_names_are_pinned() -> None:
@@ -102,16 +105,18 @@ def test_the_public_names_are_pinned() -> None:
 def test_public_names_are_there_and_explained(module: ModuleType) -> None:
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
     objects = {name: getattr(module, name) for name in module.__all__}
-    routines = {name: found for name, found in objects.items() if inspect.isclass(found) or inspect.isroutine(found)}
-    assert [name for name, found in routines.items() if not found.__doc__] == []
+    routines = {
+        name: member for name, member in objects.items() if inspect.isclass(member) or inspect.isroutine(member)
+    }
+    assert [name for name, member in routines.items() if not member.__doc__] == []
 
 
-def unexplained(found: Any) -> list[str]:
+def unexplained(member: Any) -> list[str]:
     """Return the keyword arguments of a class or function of ours that its docstring does not name."""
-    explained = inspect.getdoc(found) or ""
+    explained = inspect.getdoc(member) or ""
     if re.search(r"arguments\s+are\s+those\s+of\s+:(class|meth):", explained):  # they are explained there
         return []
-    options = [option.name for option in inspect.signature(found).parameters.values() if option.kind is KEYWORD_ONLY]
+    options = [option.name for option in inspect.signature(member).parameters.values() if option.kind is KEYWORD_ONLY]
     return [option for option in options if not re.search(rf"\b{option}\b", explained)]
 
 
@@ -119,22 +124,22 @@ def unexplained(found: Any) -> list[str]:
 def test_help_explains_every_keyword_argument(module: ModuleType) -> None:
     foreign = (enum.Enum, BaseException, logging.Formatter)  # these bring their own arguments
     objects = {name: getattr(module, name) for name in module.__all__}
-    functions = {name: found for name, found in objects.items() if inspect.isroutine(found)}
-    classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
-    made = {name: found for name, found in classes.items() if not issubclass(found, (*foreign, dict))}
-    missing = {name: unexplained(found) for name, found in (functions | made).items()}
+    functions = {name: member for name, member in objects.items() if inspect.isroutine(member)}
+    classes = {name: member for name, member in objects.items() if inspect.isclass(member)}
+    own_classes = {name: member for name, member in classes.items() if not issubclass(member, (*foreign, dict))}
+    missing = {name: unexplained(member) for name, member in (functions | own_classes).items()}
     assert {name: options for name, options in missing.items() if options} == {}
 
 
-def methods_of(found: type) -> dict[str, Any]:
+def methods_of(cls: type) -> dict[str, Any]:
     """Return the public methods that a class of ours defines itself."""
-    named = {name: inspect.unwrap(getattr(found, name)) for name in vars(found) if not name.startswith("_")}
+    named = {name: inspect.unwrap(getattr(cls, name)) for name in vars(cls) if not name.startswith("_")}
     return {name: each for name, each in named.items() if inspect.isroutine(each)}
 
 
-def words_about(found: type, method: str) -> set[str]:
+def words_about(cls: type, method: str) -> set[str]:
     """Return the words of the docstrings of a class, and of a method in it and in its bases."""
-    docs = [found.__doc__, *(getattr(base, method, None).__doc__ for base in found.__mro__)]
+    docs = [cls.__doc__, *(getattr(base, method, None).__doc__ for base in cls.__mro__)]
     return set(re.findall(r"\w+", " ".join(doc or "" for doc in docs)))
 
 
@@ -143,9 +148,9 @@ def test_help_explains_every_keyword_argument_of_a_method(module: ModuleType) ->
     """In the docstring of the method, of the method that it overrides, or of the class."""
     classes = {name: getattr(module, name) for name in module.__all__ if inspect.isclass(getattr(module, name))}
     missing = {
-        f"{name}.{method}": [option for option in unexplained(each) if option not in words_about(found, method)]
-        for name, found in classes.items()
-        for method, each in methods_of(found).items()
+        f"{name}.{method}": [option for option in unexplained(each) if option not in words_about(cls, method)]
+        for name, cls in classes.items()
+        for method, each in methods_of(cls).items()
     }
     assert {name: options for name, options in missing.items() if options} == {}
 
@@ -158,21 +163,21 @@ def raised_by(function: Any) -> set[str]:
     return calls & set(errors.__all__)
 
 
-def functions_of(name: str, found: Any) -> dict[str, tuple[Any, str]]:
+def functions_of(name: str, member: Any) -> dict[str, tuple[Any, str]]:
     """Return a public function, or the methods of a public class, each with what help() says about it."""
-    if inspect.isfunction(found):
-        return {name: (found, str(found.__doc__))}
-    if not inspect.isclass(found) or issubclass(found, Exception):
+    if inspect.isfunction(member):
+        return {name: (member, str(member.__doc__))}
+    if not inspect.isclass(member) or issubclass(member, Exception):
         return {}
-    methods = methods_of(found) | ({"__init__": vars(found)["__init__"]} if "__init__" in vars(found) else {})
-    return {f"{name}.{method}": (each, f"{found.__doc__} {each.__doc__}") for method, each in methods.items()}
+    methods = methods_of(member) | ({"__init__": vars(member)["__init__"]} if "__init__" in vars(member) else {})
+    return {f"{name}.{method}": (each, f"{member.__doc__} {each.__doc__}") for method, each in methods.items()}
 
 
 @EVERY
 def test_help_names_the_errors_that_a_function_raises(module: ModuleType) -> None:
     described = [each for name in module.__all__ for each in functions_of(name, getattr(module, name)).items()]
     unnamed = {name: {error for error in raised_by(each) if error not in text} for name, (each, text) in described}
-    assert {name: found for name, found in unnamed.items() if found} == {}
+    assert {name: errors_of_function for name, errors_of_function in unnamed.items() if errors_of_function} == {}
 
 
 @EVERY
@@ -200,9 +205,24 @@ def test_examples_import_public_modules_only(example: Path) -> None:
 
 def test_no_two_classes_of_the_package_share_a_name() -> None:
     """Private classes count, too: a traceback shows the name alone."""
-    found: dict[str, list[str]] = {}
+    modules_by_class: dict[str, list[str]] = {}
     for module in sorted((ROOT / "src").rglob("*.py")):
         for node in nodes_of(module):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(str(module.relative_to(ROOT / "src")))
-    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+                modules_by_class.setdefault(node.name, []).append(str(module.relative_to(ROOT / "src")))
+    assert {name: modules for name, modules in modules_by_class.items() if len(modules) > 1} == {}
+
+
+def test_only_public_classes_take_more_than_eight_parameters() -> None:
+    """A constructor of an internal class that needs more lacks a value; the options of public ones have keywords."""
+    public = {name.rpartition(".")[2] for name in NAMES.read_text(encoding="utf-8").splitlines()}
+    crowded = {
+        node.name: len(arguments)
+        for module in sorted((ROOT / "src").rglob("*.py"))
+        for node in nodes_of(module)
+        if isinstance(node, ast.ClassDef) and node.name not in public
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if len(arguments := [*method.args.posonlyargs, *method.args.args[1:], *method.args.kwonlyargs]) > 8
+    }
+    assert crowded == {}

@@ -28,15 +28,20 @@ from tests.redis_server import SERVERS, free_port, redis_server
 from tests.server.process import PATIENCE, eventually, question
 from usechat.server import new_api_token
 
+pytestmark = pytest.mark.once
+
 FENCE: Final = re.compile(r"^(?:<!-- not run: ([^\n]+) -->\n+)?^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMED: Final = re.compile(r"^`([\w./-]+\.(?:py|yaml))`[^\n]*:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SERVER: Final = re.compile(r"\b(usechat (?:serve|demo)|uvicorn)\b")
 ASKS_ANOTHER: Final = re.compile(r"--auth|--as |--agents external|--step|_API_KEY|\.py:|\.yaml|demo")
 """A server that needs a token, a model, an agent process or a key to answer: it is started only."""
-REGISTRY: Final = re.compile(r"^(?:pip|npm) install\b")
+REGISTRY: Final = re.compile(r"^(?:uv )?(?:pip|npm) install\b")
 """What another test does with the built wheel: tests need no network."""
-OTHER_ENVIRONMENT: Final = {f"docs/frameworks/{framework.page}.md" for framework in RECORDED_FRAMEWORKS}
-"""Pages of frameworks that are not installed here; `make test-frameworks` runs their examples."""
+OTHER_ENVIRONMENT: Final = {f"docs/frameworks/{framework.page}.md" for framework in RECORDED_FRAMEWORKS} | {
+    "docs/frameworks.md",  # it quotes the pages of all frameworks
+    "docs/temporal.md",  # tests/temporal/test_target.py runs its command
+}
+"""Pages of what is not installed here; `make test-frameworks` and `make test-temporal` run their examples."""
 AGENT: Final = """
 async def agent(turn):
     yield f"You said: {turn.text}"
@@ -54,7 +59,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    return [Block(found[2], found[3], found[1]) for found in FENCE.finditer(page.read_text(encoding="utf-8"))]
+    return [Block(match[2], match[3], match[1]) for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
 
 
 BLOCKS: Final = {str(page.relative_to(ROOT)): blocks_of(page) for page in pages()}
@@ -67,14 +72,14 @@ def shell_blocks(name: str) -> list[Block]:
 def commands_in(text: str) -> list[str]:
     """Return the commands of a block without comments; a backslash continues a line."""
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
-    return [found for line in lines if (found := re.sub(r"(^|\s+)#.*", "", line).strip())]
+    return [command for line in lines if (command := re.sub(r"(^|\s+)#.*", "", line).strip())]
 
 
 def commands_to_run(name: str) -> list[str]:
     if name in OTHER_ENVIRONMENT:
         return []
-    found = [command for block in shell_blocks(name) if not block.not_run for command in commands_in(block.text)]
-    return [command for command in found if not REGISTRY.match(command) and not command.startswith("make ")]
+    commands = [command for block in shell_blocks(name) if not block.not_run for command in commands_in(block.text)]
+    return [command for command in commands if not REGISTRY.match(command) and not command.startswith("make ")]
 
 
 def test_every_block_names_its_language() -> None:
@@ -87,16 +92,20 @@ def test_no_block_is_indented_where_no_test_would_find_it() -> None:
 
 def test_the_blocks_that_are_not_run_are_these() -> None:
     not_run = [
-        (name, commands_in(block.text)[0], block.not_run)
+        (name, " ".join(commands_in(block.text)[0].split()[:4]), block.not_run)
         for name in BLOCKS
         for block in shell_blocks(name)
         if block.not_run
     ]
     assert not_run == [
         ("docs/adapters.md", "usechat serve my_app:agent", "the adapter is installed in test_foreign_adapter.py"),
-        ("docs/tutorial.md", "npm install && npm run dev", "the tutorial's own test builds the page"),
+        ("docs/platforms.md", "kubectl create secret generic", "no cluster in the tests"),
+        ("docs/platforms.md", "gcloud run deploy chat", "no account in the tests"),
+        ("docs/starter.md", "cd my-chat", "it downloads packages; `make wheel` runs it"),
+        ("docs/starter.md", "uv lock --upgrade-package usechat", "it downloads packages"),
+        ("docs/tutorial.md", "npm install && npm", "the tutorial's own test builds the page"),
         ("docs/tutorial.md", "npm run build", "the tutorial's own test builds the page"),
-        ("docs/tutorial.md", "docker build -t help-desk .", "no Docker in the tests"),
+        ("docs/tutorial.md", "docker build -t help-desk", "no Docker in the tests"),
     ]
 
 
@@ -124,16 +133,21 @@ class Reader:
 
     def _write_files(self, name: str) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
-        python = "\n".join(block.text for block in BLOCKS[name] if block.language == "python")
+        named = dict(NAMED.findall(text))
+        others = [content for path, content in named.items() if path != "my_app.py"]
+        python = "\n".join(
+            block.text for block in BLOCKS[name] if block.language == "python" and block.text not in others
+        )
         served = "|".join(re.findall(r"my_app(?:\.py)?:(\w+)", text)) or "agent"
         flow = next((block.text for block in BLOCKS[name] if block.language == "yaml"), "")
         _, line = new_api_token("ada")
         files = {
-            **dict(NAMED.findall(text)),
+            **named,
             "my_app.py": python if re.search(rf"^(?:async def |def )?(?:{served})\b", python, re.MULTILINE) else AGENT,
             "app.py": AGENT,
             "tokens.txt": line,
             "upstream.txt": "a token",
+            "logo.svg": "<svg/>",
             "keys.json": json.dumps(KeySet([RSAKey.generate_key(2048)]).as_dict(private=False)),
             "capture.sse": 'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n',
             "tour.usechat.jsonl": "\n".join(LINES),

@@ -10,14 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_site import PUBLIC, decisions, on_the_site, without_unused_script
-from scripts.generate_docs import ROOT
+from scripts.build_site import (
+    PUBLIC,
+    decisions,
+    examples,
+    examples_index,
+    llms,
+    llms_full,
+    on_the_site,
+    without_unused_script,
+)
+from scripts.generate_docs import CHOOSER, ROOT
+from tests.test_public import ADAPTERS
 from tests.test_public import PUBLIC as PUBLIC_MODULES
 from usechat import __version__
-from usechat.demo.library import library
 
 pytest.importorskip("zensical", reason="the site is built where the group `docs` is installed: Python 3.11")
 from scripts.site.docstrings import as_markdown
+
+pytestmark = pytest.mark.once
 
 FOREIGN = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?:[^\s\">]+)")
 
@@ -28,8 +39,8 @@ FOREIGN = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?:[^\s\">]
         ("README.md", "[rules](docs/rules.md#uc101)", "[rules](rules.md#uc101)"),
         ("docs/auth.md", "[start](../README.md)", "[start](index.md)"),
         ("docs/frameworks/langgraph.md", "[write one](../adapters.md)", "[write one](../adapters.md)"),
-        ("docs/serving.md", "[all](../examples/flows)", "[all](examples.md)"),
-        ("docs/serving.md", "[a](../examples/chat_app.py)", "[a](examples.md#examples-chat_app-py)"),
+        ("docs/serving.md", "[all](../examples/flows)", "[all](examples/index.md)"),
+        ("docs/serving.md", "[a](../examples/chat_app.py)", "[a](examples/chat_app.py.md)"),
         ("docs/metrics.md", "[rules](../ops/prometheus-rules.yml)", "[rules](ops/prometheus-rules.yml)"),
         ("bench/README.md", "![chart](results/core.svg)", "![chart](results/core.svg)"),
         ("README.md", "[decisions](docs/decisions/)", "[decisions](decisions/index.md)"),
@@ -45,8 +56,8 @@ def test_links_lead_to_where_their_targets_stand_on_the_site(path: str, text: st
 
 def test_a_page_without_a_diagram_does_not_load_the_script_that_draws_them() -> None:
     script = '<script src="./assets/mermaid.min.js"></script>'
-    drawn = f'<pre class="mermaid"></pre><script src="a.js"></script>{script}'
-    assert without_unused_script(drawn) == drawn
+    page = f'<pre class="mermaid"></pre><script src="a.js"></script>{script}'
+    assert without_unused_script(page) == page
     assert without_unused_script(f'<p>Text</p><script src="a.js"></script>{script}') == (
         '<p>Text</p><script src="a.js"></script>'
     )
@@ -58,13 +69,40 @@ def test_the_list_of_decisions_numbers_each_once() -> None:
     assert "1. [The page is a stock client, built into the wheel](0010-the-page.md)" in listed
 
 
+def test_sections_of_the_chooser_become_tabs_with_their_blocks() -> None:
+    begin, end = "<!-- generated: chooser -->\nAll.\n\n", "<!-- end -->\n\n### Three\n"
+    sections = "### One\n\n```sh\na\n```\n\n### Two\n\nb\n"
+    tabs = '=== "One"\n\n    ```sh\n    a\n    ```\n\n=== "Two"\n\n    b\n'
+    assert on_the_site(f"{begin}{sections}{end}", "docs/frameworks.md") == f"{begin}{tabs}{end}"
+
+
+def test_the_index_has_a_sentence_for_each_example() -> None:
+    lines = [line for line in examples_index() if line.startswith("- ")]
+    assert len(lines) == len(examples())
+    assert "- [`agent.py`](own_database/agent.py.md): An agent that counts." in lines
+    article = "- [`article-flow.yaml`](flows/article-flow.yaml.md): A writer and an illustrator work at the same time."
+    assert article in lines
+    assert [line for line in lines if "__init__" in line] == []
+
+
+def test_language_models_get_an_index_of_the_guides_and_their_whole_text() -> None:
+    index, whole = [*llms()], "\n".join(llms_full())
+    assert "- [Start](start.html): Install usechat, and serve your first agent in five lines." in index
+    assert [
+        line for line in index if line.startswith("- ") and not re.fullmatch(r"- \[.+\]\(.+\.html\): .+", line)
+    ] == []
+    guides = [page for page in (ROOT / "docs").glob("*.md") if page.stem != "index"]
+    assert len([line for line in index if line.startswith("- ")]) == len(guides) + len(CHOOSER)
+    assert all(page.read_text(encoding="utf-8") in whole for page in guides)
+
+
 def test_docstrings_are_read_as_markdown() -> None:
     text = "See :class:`~usechat.Text`.\n\n>>> 1 + 1  # doctest: +SKIP\n2\n\nAnd :func:`as_source`."
     assert as_markdown(text) == "See `Text`.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nAnd `as_source`."
 
 
 def test_the_reference_has_every_public_module() -> None:
-    assert sorted(PUBLIC) == sorted(PUBLIC_MODULES)
+    assert sorted(PUBLIC) == sorted({*PUBLIC_MODULES, *ADAPTERS})
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +112,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "scripts.build_site", "--into", str(into)]
     with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:  # the generator has one cache for all
         fcntl.flock(lock, fcntl.LOCK_EX)
-        built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    assert "No issues found" in built.stdout + built.stderr
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "No issues found" in process.stdout + process.stderr
     return into
 
 
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = {str(page.relative_to(site / __version__)): page for page in (site / __version__).rglob("*.html")}
-    written = {str(page.relative_to(ROOT / "docs").with_suffix(".html")) for page in (ROOT / "docs").rglob("*.md")}
-    assert written - {*pages} == set()
+    sources = {str(page.relative_to(ROOT / "docs").with_suffix(".html")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sources - {*pages} == set()
     assert {f"reference/{name}.html" for name in PUBLIC} - {*pages} == set()
     for page in pages.values():
         loaded = re.findall(
@@ -94,9 +132,9 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) ->
 
 def test_a_page_that_no_section_lists_is_found_by_nobody() -> None:
     listed = set(re.findall(r'"([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
-    written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    written |= {f"reference/{name}.md" for name in PUBLIC}
-    assert {page for page in written - listed if not page.startswith("decisions/")} == set()
+    sources = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    sources |= {f"reference/{name}.md" for name in PUBLIC}
+    assert {page for page in sources - listed if not page.startswith("decisions/")} == set()
 
 
 def test_the_versions_are_listed_beside_each_other(site: Path) -> None:
@@ -110,17 +148,6 @@ def test_the_search_finds_words_of_the_reference(site: Path) -> None:
     index = (site / __version__ / "search.json").read_text(encoding="utf-8")
     assert "ChatApp" in index
     assert "reference/usechat.server.html" in index
-
-
-def test_each_section_that_the_demo_can_cite_is_a_heading_on_the_site(site: Path) -> None:
-    pages = {
-        section.page: site / __version__ / section.page.replace("README.md", "index.md").replace(".md", ".html")
-        for section in library().sections
-    }
-    anchors = {name: set(re.findall(r'<h[1-6] id="([^"]+)"', page.read_text("utf-8"))) for name, page in pages.items()}
-    cited = [(section.page, section.id.partition("#")[2]) for section in library().sections]
-    assert [f"{page}#{anchor}" for page, anchor in cited if anchor not in anchors[page]] == []
-    assert len(cited) > 300
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,15 @@ from usechat.protocol.request import ChatRequest, ToolOutput
 from usechat.protocol.sse import DONE, encode_frame
 from usechat.protocol.stream import MessageStream
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "specification.md"
-TEST_FILES = ("tests/test_specification.py", "tests/conformance/test_specification.py")
+TEST_FILES = (
+    "tests/test_specification.py",
+    "tests/conformance/test_specification.py",
+    "tests/agent_ops/test_adapter_rows.py",
+)
 
 Wire = dict[str, Any]
 
@@ -189,12 +195,12 @@ def test_the_title_of_a_tool_goes_to_6_and_7_only() -> None:
 
 
 def test_a_question_can_be_an_approval() -> None:
-    asked = (ToolCall("c", "delete", {}), ApprovalRequest("a", "c"))
+    question_parts = (ToolCall("c", "delete", {}), ApprovalRequest("a", "c"))
     request = {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"}
-    assert [request in sent(*asked, Finish(), sdk=sdk) for sdk in ("any", "6", "7")] == [True, True, True]
+    assert [request in sent(*question_parts, Finish(), sdk=sdk) for sdk in ("any", "6", "7")] == [True, True, True]
     question = {"approvalId": "a", "toolCallId": "c", "toolName": "delete", "input": {}}
     call = {"type": "tool-input-available", "toolCallId": "a", "toolName": "approval", "input": question}
-    assert call in sent(*asked, Finish(), sdk="5")
+    assert call in sent(*question_parts, Finish(), sdk="5")
 
 
 # Data and errors
@@ -288,10 +294,10 @@ def test_a_request_with_content_is_read_like_one_with_parts() -> None:
 
 
 def test_a_request_that_ends_in_an_assistant_message_goes_on_with_it() -> None:
-    answered = {"type": "tool-t", "toolCallId": "c", "state": "output-available", "input": {}, "output": 4}
+    tool_part = {"type": "tool-t", "toolCallId": "c", "state": "output-available", "input": {}, "output": 4}
     messages = [
         {"id": "u", "role": "user", "parts": [{"type": "text", "text": "2+2?"}]},
-        {"id": "m", "role": "assistant", "parts": [answered]},
+        {"id": "m", "role": "assistant", "parts": [tool_part]},
     ]
     request = ChatRequest.parse({"messages": messages})
     assert (request.continues, request.tool_outputs) == (messages[1], [ToolOutput("c", "t", 4)])

@@ -15,8 +15,8 @@ DIRECTIVE = re.compile(r" *# doctest: .*")
 
 def as_markdown(text: str) -> str:
     """Return a docstring as Markdown; a leading ``~`` of a role shortens the name to its last part."""
-    text = ROLE.sub(lambda found: f"`{found[2].rpartition('.')[2] if found[1] else found[2]}`", text)
-    return EXAMPLE.sub(lambda found: f"```pycon\n{DIRECTIVE.sub('', found[0]).rstrip()}\n```\n", text)
+    text = ROLE.sub(lambda match: f"`{match[2].rpartition('.')[2] if match[1] else match[2]}`", text)
+    return EXAMPLE.sub(lambda match: f"```pycon\n{DIRECTIVE.sub('', match[0]).rstrip()}\n```\n", text)
 
 
 class DocstringMarkdown(Extension):
