@@ -39,7 +39,9 @@ def gateway_to(address: str, directory: SessionDirectory) -> Any:
     authorize = directory.bearer()
     upstream = AgentOpsChatTransport(address, questions="approval")
     app = AgentOpsApp(upstream, access=directory, authorize=authorize, runs=MemoryRuns(), enabled=True)
-    page = PageSettings(title="Agent Ops", api=PATH, auth=True, suggestions=("tool", "two tools", "slow", "ask"))
+    page = PageSettings(
+        title="Agent Ops", api=PATH, auth=True, inspector=True, suggestions=("tool", "two tools", "slow", "ask")
+    )
     try:
         return WithPage(app, settings=page, authorize=authorize)
     except PageMissing:

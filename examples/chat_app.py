@@ -15,15 +15,15 @@ async def weather(city: str) -> dict[str, int]:
     return {"celsius": 21}
 
 
-async def answer(turn: Turn) -> AsyncIterator[Text | ToolCall | ToolResult]:
+async def agent(turn: Turn) -> AsyncIterator[Text | ToolCall | ToolResult]:
     yield Text("Let me look. ")
     yield ToolCall("call-1", "weather", {"city": "Paris"})
-    found = await weather("Paris")
-    yield ToolResult("call-1", found)
-    for word in f"It is {found['celsius']} °C in Paris. You asked: {turn.text}".split():
+    forecast = await weather("Paris")
+    yield ToolResult("call-1", forecast)
+    for word in f"It is {forecast['celsius']} °C in Paris. You asked: {turn.text}".split():
         yield Text(f"{word} ")
         await asyncio.sleep(0.05)
 
 
 # For several workers: runs=RedisRuns("redis://localhost:6379"). For authentication: authorize=bearer(...).
-app = ChatApp(answer, settings=Settings(conflict="interrupt", timeouts=Timeouts(idle=30)))
+app = ChatApp(agent, settings=Settings(conflict="interrupt", timeouts=Timeouts(idle=30)))

@@ -1,4 +1,4 @@
-"""A route of your own: `uvicorn examples.fastapi_route:app`, or `usechat serve examples/fastapi_route.py:app`."""
+"""Your own route: `uvicorn examples.fastapi_route:app`, or `usechat serve examples/fastapi_route.py:app`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from usechat import Turn, chat_response
 app = FastAPI()
 
 
-async def answer(turn: Turn) -> AsyncIterator[str]:
+async def agent(turn: Turn) -> AsyncIterator[str]:
     for word in f"You said: {turn.text}".split():
         yield f"{word} "
         await asyncio.sleep(0.05)
@@ -18,4 +18,4 @@ async def answer(turn: Turn) -> AsyncIterator[str]:
 
 @app.post("/api/chat")
 async def chat(request: Request) -> Response:
-    return await chat_response(request, answer)
+    return await chat_response(request, agent)

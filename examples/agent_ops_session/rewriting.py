@@ -12,16 +12,16 @@ class Turn:
 
     def __init__(self, turn_id: str, channel: Mapping[str, str]) -> None:
         self._head = {"id": turn_id, "role": "assistant", "createdAt": int(time()), **channel}
-        self._written: list[str] = []
+        self._deltas: list[str] = []
         self._final: str | None = None
         self.parts: list[dict[str, Any]] = []
 
     def as_message(self) -> dict[str, Any]:
-        content = self._final or "".join(self._written)
+        content = self._final or "".join(self._deltas)
         return {**self._head, "content": content, "parts": [_joined(part) for part in self.parts]}
 
     def write(self, delta: str) -> None:
-        self._written.append(delta)
+        self._deltas.append(delta)
         if not self.parts or self.parts[-1]["type"] != "text":
             self.parts.append({"type": "text", "text": [], "streaming": True})
         self.parts[-1]["text"].append(delta)
@@ -29,8 +29,8 @@ class Turn:
     def change_tool(self, update: Event) -> None:
         keys = ("callId", "toolName", "status", "args", "result", "error")
         part = {"type": "tool-call", **{key: update[key] for key in keys if key in update}}
-        for index, known in enumerate(self.parts):
-            if known.get("callId") == part["callId"]:
+        for index, other in enumerate(self.parts):
+            if other.get("callId") == part["callId"]:
                 self.parts[index] = part
                 return
         self.parts.append(part)

@@ -23,7 +23,10 @@ class Stage(Protocol):
         ...
 
     async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask people whether a tool may run; return their resolution. Only ``actionId: approve`` approves."""
+        """Ask people whether a tool may run; return their resolution.
+
+        ``actionId: approve`` approves this call, ``allow_session`` all of its tool.
+        """
         ...
 
     def lose_runner(self) -> None:
@@ -52,8 +55,8 @@ class Play:
             self.stage.publish({"type": "message.part.text-delta", "turnId": self.turn_id, "delta": delta})
 
     def tool(self, call_id: str, status: str, **more: Any) -> None:
-        known = {"turnId": self.turn_id, "callId": f"{self.turn_id}-{call_id}", "toolName": "read_file"}
-        self.stage.publish({"type": "message.part.tool-update", **known, "status": status, **more})
+        call = {"turnId": self.turn_id, "callId": f"{self.turn_id}-{call_id}", "toolName": "read_file"}
+        self.stage.publish({"type": "message.part.tool-update", **call, "status": status, **more})
 
     def finalize(self, reason: str = "end_turn", **more: Any) -> None:
         self.stage.publish({"type": "message.finalize", "turnId": self.turn_id, "reason": reason, **more})
@@ -194,9 +197,9 @@ async def ask_for_approval(play: Play, _rest: str) -> None:
     play.write("May I?")
     play.tool("1", "running", args=ARGS)
     decision = await play.stage.approve("read_file", ARGS)
-    if decision.get("actionId") == "approve":
+    if (action := decision.get("actionId")) in ("approve", "allow_session"):
         play.tool("1", "completed", args=ARGS, result="# Agent Ops")
-        play.write("Approved.")
+        play.write("Approved." if action == "approve" else "Approved for this session.")
     else:
         reason = str(decision.get("value")).lower()  # an `answer` of true is the reason "true" of a denial
         play.tool("1", "error", args=ARGS, error=f"Denied: {reason}")

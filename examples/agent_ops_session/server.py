@@ -42,10 +42,10 @@ class Sessions:
     async def serve(self, client: ServerConnection) -> None:
         """Serve one socket."""
         assert client.request is not None
-        found = _PATH.fullmatch(client.request.path)
-        assert found is not None
+        match = _PATH.fullmatch(client.request.path)
+        assert match is not None
         self.connections += 1
-        await self[found[1]].serve(client, token_of(client.request) or "")
+        await self[match[1]].serve(client, token_of(client.request) or "")
 
     def admit(self, client: ServerConnection, request: Request) -> Response | None:
         """Reject requests without a token, and other paths."""

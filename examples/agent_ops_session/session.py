@@ -39,7 +39,7 @@ class Session:
         """The received commands, each with its user."""
         self.clients: dict[ServerConnection, str] = {}
         self.queue: deque[Prompt] = deque()
-        self._dialect = dialect
+        self.dialect = dialect
         self._release = release
         self._running: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
@@ -105,7 +105,7 @@ class Session:
             case "answer":
                 self._answer(client, command)
             case "approve-action":
-                self._decide(client, user, command, {"actionId": "approve"})
+                self._decide(client, user, command, {"actionId": command.get("actionId", "approve")})
             case "deny-action":
                 self._decide(client, user, command, {"actionId": "deny", "value": command.get("reason")})
             case "abort":
@@ -220,11 +220,11 @@ class Session:
 
     def _broadcast_message(self, prompt: Prompt) -> None:
         self._messages.append(prompt.message)
-        if self._dialect != "bare":
+        if self.dialect != "bare":
             self._broadcast({"type": "message", "data": prompt.message})
 
     def _status(self, **data: Any) -> None:
-        if self._dialect != "bare":
+        if self.dialect != "bare":
             self._broadcast({"type": "status", "data": data})
 
     def _broadcast_queue(self) -> None:
@@ -240,12 +240,12 @@ class Session:
     # What the agent can do
 
     def publish(self, event: Event) -> None:
-        if self._dialect != "client":
+        if self.dialect != "client":
             self._broadcast(event)
         rewritten = list(self._rewriter.rewrite(event, self._channel))
-        if self._dialect in ("client", "both"):
+        if self.dialect in ("client", "both"):
             for each in rewritten:
-                if self._dialect == "client" or each is not event:
+                if self.dialect == "client" or each is not event:
                     self._broadcast(each)
 
     async def drain(self) -> None:
@@ -261,13 +261,14 @@ class Session:
             question: Event = {"type": "interactive_prompt", "prompt": {**prompt, "actions": actions}}
         else:
             expires = int(time()) + 300
-            asked = {"questionId": question_id, "text": text, "options": options, "expiresAt": expires}
-            question = {"type": "question", **asked, **self._channel}
+            fields = {"questionId": question_id, "text": text, "options": options, "expiresAt": expires}
+            question = {"type": "question", **fields, **self._channel}
         return await self._wait_for(question_id, question)
 
     async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         invocation_id = f"invocation-{next(self._numbers)}"
-        actions = [{"id": "approve", "label": "Approve"}, {"id": "deny", "label": "Deny"}]
+        labels = {"approve": "Approve", "allow_session": "Allow for this session", "deny": "Deny"}
+        actions = [{"id": each, "label": label} for each, label in labels.items()]
         prompt = {"id": invocation_id, "sessionId": self.session_id, "type": "approval", "title": f"Run {tool_name}?"}
         context = {"invocationId": invocation_id, "toolId": tool_name, "params": args}
         question = {"type": "interactive_prompt", "prompt": {**prompt, "actions": actions, "context": context}}

@@ -7,14 +7,14 @@ from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server, tool
 
 
 @tool("weather", "Tell the weather of a city.", {"city": str})  # type: ignore[untyped-decorator]
-async def weather(given: dict[str, Any]) -> dict[str, Any]:
-    result = {"city": given["city"], "celsius": 21}
+async def weather(arguments: dict[str, Any]) -> dict[str, Any]:
+    result = {"city": arguments["city"], "celsius": 21}
     return {"content": [{"type": "text", "text": json.dumps(result)}]}
 
 
 @tool("delete_note", "Delete a note.", {"name": str})  # type: ignore[untyped-decorator]
-async def delete_note(given: dict[str, Any]) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": f"{given['name']} is deleted."}]}
+async def delete_note(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": f"{arguments['name']} is deleted."}]}
 
 
 agent = ClaudeAgentOptions(

@@ -24,14 +24,14 @@ async def agent(turn: Turn) -> AsyncIterator[Part]:
             stream=True,
             stream_options={"include_usage": True},
         )
-        said: list[Part] = []
+        answer: list[Part] = []
         async for part in parts(stream):
-            said.append(part)
+            answer.append(part)
             yield part
-        calls = [part for part in said if isinstance(part, ToolCall)]
+        calls = [part for part in answer if isinstance(part, ToolCall)]
         if not calls:
             return
         for call in calls:
-            said.append(ToolResult(call.tool_call_id, {"city": call.input["city"], "celsius": 21}))
-            yield said[-1]
-        history += messages_of(said)
+            answer.append(ToolResult(call.tool_call_id, {"city": call.input["city"], "celsius": 21}))
+            yield answer[-1]
+        history += messages_of(answer)

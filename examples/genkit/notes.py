@@ -49,14 +49,14 @@ async def delete(note: Note, ctx: ToolRunContext) -> str:
 
 
 @ai.flow(chunk_type=ModelResponseChunk)
-async def notes(asked: Conversation, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
+async def notes(conversation: Conversation, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
     """Answer questions about notes."""
     answer = ai.generate_stream(
         system="You keep notes.",
-        messages=[Message.model_validate(message) for message in asked.messages],
+        messages=[Message.model_validate(message) for message in conversation.messages],
         tools=["delete"],
-        resume_respond=answers_of(asked, "respond"),
-        resume_restart=answers_of(asked, "restart"),
+        resume_respond=answers_of(conversation, "respond"),
+        resume_restart=answers_of(conversation, "restart"),
     )
     async for chunk in answer.stream:
         ctx.send_chunk(chunk)
@@ -65,8 +65,8 @@ async def notes(asked: Conversation, ctx: ActionRunContext[ModelResponseChunk]) 
     return response
 
 
-def answers_of(asked: Conversation, kind: str) -> list[Part] | None:
-    return [Part.model_validate(part) for part in asked.resume.get(kind, ())] or None
+def answers_of(conversation: Conversation, kind: str) -> list[Part] | None:
+    return [Part.model_validate(part) for part in conversation.resume.get(kind, ())] or None
 
 
 async def offline(request: ModelRequest[Any], ctx: ActionRunContext[ModelResponseChunk]) -> ModelResponse:

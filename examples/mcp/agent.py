@@ -9,13 +9,12 @@ from mcp import Client, StdioServerParameters
 
 from usechat import Text, ToolCall, ToolResult, Turn
 from usechat.adapters.elicitation import elicit
-from usechat.adapters.questions import AskingSource
 from usechat.parts import Part
 
 SERVER = StdioServerParameters(command=sys.executable, args=[str(Path(__file__).with_name("restaurant.py"))])
 
 
-async def book(turn: Turn) -> AsyncIterator[Part]:
+async def agent(turn: Turn) -> AsyncIterator[Part]:
     """Book a table on the day that the user names."""
     call_id, day = f"book-{len(turn.messages)}", {"day": turn.text}
     yield ToolCall(call_id, "book", day)
@@ -24,6 +23,3 @@ async def book(turn: Turn) -> AsyncIterator[Part]:
     booked: Any = result.content[0]
     yield ToolResult(call_id, booked.text)
     yield Text(booked.text)
-
-
-agent = AskingSource(book)

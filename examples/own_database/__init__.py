@@ -1,1 +1,1 @@
-"""Chats in a database of your own, behind FastAPI, Starlette and Litestar."""
+"""Chats in your own database, behind FastAPI, Starlette and Litestar."""

@@ -47,9 +47,9 @@ def owner_of(turn: Turn) -> str:
 
 async def load(turn: Turn) -> list[Any]:
     """Return the messages of a chat."""
-    asked = select(Message.body).where(Message.owner == owner_of(turn), Message.chat == turn.chat_id)
+    query = select(Message.body).where(Message.owner == owner_of(turn), Message.chat == turn.chat_id)
     async with sessions() as session:
-        return list(await session.scalars(asked.order_by(Message.position)))
+        return list(await session.scalars(query.order_by(Message.position)))
 
 
 async def save(message: Any, turn: Turn, outcome: str) -> None:

@@ -1,5 +1,6 @@
 import { useChat } from "@ai-sdk/react";
 
+/** The smallest page: `useChat`, and no code of usechat. */
 export function Chat() {
   const { messages, sendMessage } = useChat();
   const parts = messages.flatMap((message) => message.parts);
