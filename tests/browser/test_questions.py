@@ -7,11 +7,11 @@ from playwright.sync_api import Browser, Locator, Page
 
 from examples.mcp.agent import agent as restaurant
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.chatting import ask, expect, hold_the_next, stored, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_sharing import share_of
 from tests.browser.test_stored_chats import everyone_is_ada
-from tests.conformance.served import Served
+from tests.conformance.served import Served, eventually
 from usechat.chats import MemoryChats
 
 
@@ -165,6 +165,59 @@ def test_an_answer_to_one_of_two_questions_waits_for_the_other(
     expect(page.get_by_text('You answered ["first", "second"]')).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_label("Assistant")).to_have_count(1)
+
+
+ANSWERS_AT_ONCE = """() => {
+    const request = window.fetch;
+    let load = () => {};
+    const mayLoad = new Promise((resolve) => (load = resolve));
+    window.fetch = async (...all) => {
+        const response = await request(...all);
+        if (String(all[0]).endsWith("/messages")) await mayLoad;
+        return response;
+    };
+    new MutationObserver((_, observer) => {
+        const forms = [...document.querySelectorAll("form[aria-label='Answer the question']")];
+        if (forms.length < 2) return;
+        observer.disconnect();
+        forms[1].querySelector("[name]").value = "second";
+        forms[1].requestSubmit();
+        load();
+    }).observe(document, { childList: true, subtree: true });
+}"""
+
+
+def test_an_answer_that_is_given_as_the_chat_is_loaded_stays(open_page: OpenPage, stored_chats: str) -> None:
+    page = open_page(stored_chats)
+    page.evaluate(ANSWERS_AT_ONCE)
+    ask(page, "question two")
+    forms = page.get_by_role("form", name="Answer the question")
+    expect(forms).to_have_count(1)
+    wait_until_idle(page)
+    expect(forms).to_have_count(1)
+    page.get_by_label("Your answer").fill("first")
+    page.get_by_label("Your answer").press("Enter")
+    expect(page.get_by_text('You answered ["first", "second"]')).to_be_visible()
+
+
+def test_the_last_answer_is_sent_while_the_chat_is_loaded(open_page: OpenPage, stored_chats: str) -> None:
+    page = open_page(stored_chats)
+    ask(page, "question two")
+    forms = page.get_by_role("form", name="Answer the question")
+    expect(forms).to_have_count(2)
+    wait_until_idle(page)
+    routes = hold_the_next(page, "**/messages")
+    page.reload()
+    expect(forms).to_have_count(2)
+    for answer_to_one in ("first", "second"):
+        forms.first.get_by_label("Your answer").fill(answer_to_one)
+        forms.first.get_by_label("Your answer").press("Enter")
+    eventually(lambda: len(routes) == 1, "the chat is being loaded")
+    expect(page.get_by_text('You answered ["first", "second"]')).to_be_visible()
+    routes[0].fallback()
+    wait_until_idle(page)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.get_by_text('You answered ["first", "second"]')).to_be_visible()
 
 
 def test_a_message_instead_of_an_answer_ends_the_question(open_page: OpenPage) -> None:

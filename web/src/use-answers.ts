@@ -150,12 +150,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
 
   async function loadAndResume(before: UIMessage[]): Promise<void> {
     const { setMessages, resumeStream } = latest.current.chat;
-    const [failuresBefore, askedBefore] = [failures.current, asked.current];
+    const [failuresBefore, askedBefore, continuedBefore] = [failures.current, asked.current, continued.current];
     const loaded = await server.load(id);
-    if (asked.current > askedBefore) return;
+    // The user may have sent a message meanwhile, or answered the last question of the answer.
+    if (asked.current > askedBefore || continued.current !== continuedBefore) return;
     if (loaded && !loaded.running) {
-      const shown = takeOver(loaded, before);
-      return conclude(expected.current && (shown.at(-1)?.role === "user" || isUnsent(before, loaded.messages)));
+      const shown = takeOver(loaded);
+      return conclude(expected.current && (shown.at(-1)?.role === "user" || isUnsent(shown, loaded.messages)));
     }
     if (loaded) {
       expected.current = true;
@@ -259,15 +260,21 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     });
   }
 
-  /** Show what the server has, unless the page has something that the server never got; returns what is shown. */
-  function takeOver(loaded: LoadedChat, before: UIMessage[]): UIMessage[] {
+  /**
+   * Show what the server has, unless the page has something that the server never got; returns what is shown.
+   * It looks at what the hook has: what the user answered a moment ago is not rendered yet.
+   */
+  function takeOver(loaded: LoadedChat, anyway = false): UIMessage[] {
     setSiblings(loaded.siblings);
     if (!picked.current) setAgent(loaded.agent);
     setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
-    if (loaded.messages.length === 0 || isUnsent(before, loaded.messages)) return before;
-    const taken = keepEqual(latest.current.chat.messages, loaded.messages);
-    latest.current.chat.setMessages(taken);
-    return taken;
+    let shown = loaded.messages;
+    latest.current.chat.setMessages((current) => {
+      const keeps = loaded.messages.length === 0 || (!anyway && isUnsent(current, loaded.messages));
+      shown = keeps ? current : keepEqual(current, loaded.messages);
+      return shown;
+    });
+    return shown;
   }
 
   function settle(): void {
@@ -299,7 +306,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     const askedBefore = asked.current;
     void server.load(id).then((loaded) => {
       const idle = asked.current === askedBefore && !isWorking(latest.current.chat.status) && !lostNow.current;
-      if (loaded && !loaded.running && idle) takeOver(loaded, latest.current.chat.messages);
+      if (loaded && !loaded.running && idle) takeOver(loaded);
     });
   }, [id, busy]);
 
@@ -369,7 +376,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         const leaf = await server.leafOf(id, version);
         if (leaf === undefined || !(await server.change(id, { headId: leaf }))) return;
         const loaded = await server.load(id);
-        if (loaded) takeOver(loaded, []);
+        if (loaded) takeOver(loaded, true);
       },
       rate: (message: UIMessage, rating: Rating | undefined) => {
         setRatings((all) => ({ ...all, [message.id]: rating }));
