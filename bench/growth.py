@@ -29,6 +29,7 @@ CHECKED_CALLS: Final = "tool calls, checked"
 CHECKED_APPROVALS: Final = "approvals, checked"
 SENT_CALLS: Final = "open calls with steps, sent"
 SENT_DENIALS: Final = "denied calls beside an open one, sent"
+SENT_RESETS: Final = "calls, each behind a step that is begun again, sent"
 SIZES: Final[Mapping[str, Sequence[int]]] = {
     TEXT: (1_000, 10_000, 40_000),
     TOOL_INPUT: (500, 4_000, 16_000),
@@ -37,6 +38,7 @@ SIZES: Final[Mapping[str, Sequence[int]]] = {
     CHECKED_APPROVALS: (100, 500, 2_000),
     SENT_CALLS: (500, 2_000, 8_000),
     SENT_DENIALS: (500, 2_000, 8_000),
+    SENT_RESETS: (500, 2_000, 8_000),
 }
 """How many deltas, or calls, the messages have, from the shortest to the longest."""
 
@@ -83,6 +85,16 @@ def denied_call_parts(count: int) -> Iterable[Part]:
         yield parts.ApprovalResponse(f"approval-{index}", False)
 
 
+def reset_parts(count: int) -> Iterable[Part]:
+    """Return ``count`` calls with their results, each behind a text that is taken back."""
+    for index in range(count):
+        yield parts.Text("On second thoughts")
+        yield parts.ResetStep()
+        yield parts.ToolCall(f"call-{index}", "search", {})
+        yield parts.ToolResult(f"call-{index}", 1)
+        yield parts.Step()
+
+
 KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
     TEXT: text_parts,
     TOOL_INPUT: tool_input_parts,
@@ -91,6 +103,7 @@ KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
     CHECKED_APPROVALS: denied_call_parts,
     SENT_CALLS: open_call_parts,
     SENT_DENIALS: denied_call_parts,
+    SENT_RESETS: reset_parts,
 }
 
 

@@ -838,6 +838,8 @@ class ToolCalls:
 
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
+        if not self._in_step:
+            return
         void = set(self._in_step)
         indexes = (self._by_wire_id, self._calls, self._approvals, self._first_calls, self._questions, self._streaming)
         for index in indexes:
