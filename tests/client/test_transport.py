@@ -453,9 +453,9 @@ async def test_files_within_the_limits_are_sent(tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("Some words.")
     async with in_process(lambda turn: str(len(turn.files))) as transport, Chat(transport) as chat:
-        await chat.send("Look", files=[note])
+        await chat.send("Look", files=[note, str(note)])
         assert chat.last is not None
-        assert chat.last.text == "1"
+        assert chat.last.text == "2"
 
 
 @contextmanager
@@ -505,6 +505,23 @@ async def test_limits_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) 
         async with asyncio.timeout(30), Chat(url) as chat:
             await chat.send("Look", files=[note])
     assert [request[:2] for request in endpoint.requests] == [("POST", "")]
+
+
+async def test_limits_whose_connection_is_closed_are_asked_once(tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+    connections: list[int] = []
+
+    async def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    async with server, HttpChatTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as transport:
+        with pytest.raises(ConnectionLost):
+            await transport.limits()
+        assert await transport.limits() is None
+    assert len(connections) == 1
 
 
 async def test_a_server_that_is_away_is_reported_by_the_request_itself(tmp_path: Path) -> None:

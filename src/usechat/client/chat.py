@@ -397,20 +397,20 @@ class Chat:
         self,
         text: str | None = None,
         *,
-        files: Sequence[FileUIPart | Path] = (),
+        files: Sequence[FileUIPart | Path | str] = (),
         metadata: Any = None,
         message_id: str | None = None,
         body: Mapping[str, Any] = {},
     ) -> Reply:
         """Send a message of the user, or the messages as they are if it has neither text nor files.
 
-        ``metadata`` belongs to the message. ``message_id`` replaces that message of the user and drops what came after
-        it. ``body`` is merged into the request. Raises :class:`~usechat.errors.InvalidSetting` for a ``message_id``
-        that cannot be replaced.
+        A file is a path, which is read, or a part. ``metadata`` belongs to the message. ``message_id`` replaces that
+        message of the user and drops what came after it. ``body`` is merged into the request. Raises
+        :class:`~usechat.errors.InvalidSetting` for a ``message_id`` that cannot be replaced.
         """
         if text is None and not files:
             return self._continue(body)
-        parts: list[Any] = [file_part(file) if isinstance(file, Path) else file for file in files]
+        parts: list[Any] = [file_part(file) if isinstance(file, Path | str) else file for file in files]
         parts += [] if text is None else [{"type": "text", "text": text}]
         message: dict[str, Any] = {"parts": parts, "id": message_id or self._generate_id(), "role": "user"}
         if metadata is not None:

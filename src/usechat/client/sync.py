@@ -187,7 +187,7 @@ class SyncChat:
         self,
         text: str | None = None,
         *,
-        files: Sequence[FileUIPart | Path] = (),
+        files: Sequence[FileUIPart | Path | str] = (),
         metadata: Any = None,
         message_id: str | None = None,
         body: Mapping[str, Any] = {},

@@ -220,17 +220,17 @@ class HttpChatTransport(Relay):
     async def limits(self) -> ServedLimits | None:
         """Return how much one request may hold; ``None`` if the server does not say at once. It is asked once."""
         if not self._has_asked_limits:
+            self._has_asked_limits = True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LIMITS_SECONDS):
-                    self._limits = await self._described("limits", ServedLimits)
-            self._has_asked_limits = True
+                    self._limits = await self._described("limits", ServedLimits, retries=0)
         return self._limits
 
-    async def _described(self, name: str, kind: type[_Described]) -> _Described | None:
+    async def _described(self, name: str, kind: type[_Described], retries: int | None = None) -> _Described | None:
         """Read a route beside the endpoint; ``None`` if a server that is not ours says something else there."""
         url = _beside(self.url, name)
         try:
-            response = await self._open("GET", url, self._request_headers(), None)
+            response = await self._open("GET", url, self._request_headers(), None, retries)
         except RequestRefused:
             return None
         with self._translated(url):
@@ -261,11 +261,13 @@ class HttpChatTransport(Relay):
         headers = self._headers() if callable(self._headers) else self._headers
         return {name.lower(): value for name, value in headers.items()}
 
-    async def _open(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> httpx2.Response:
+    async def _open(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None, retries: int | None = None
+    ) -> httpx2.Response:
         """Send a request and return the response as soon as its headers are there; raise if it is no success."""
         client = self._connected()
         request = client.build_request(method, url, headers=headers, content=content)
-        response = await self._send(client, request)
+        response = await self._send(client, request, self._retries if retries is None else retries)
         if response.is_success:
             return response
         try:
@@ -274,12 +276,12 @@ class HttpChatTransport(Relay):
             await response.aclose()
         raise RequestRefused(status=response.status_code, body=body, url=url)
 
-    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request, retries: int) -> httpx2.Response:
         async def send() -> httpx2.Response:
             with self._translated(str(request.url)):
                 return await client.send(request, stream=True)
 
-        return await retried(send, self._retries, lambda error: _may_repeat(request, error))
+        return await retried(send, retries, lambda error: _may_repeat(request, error))
 
     async def _chunks(self, response: httpx2.Response, stoppable: str | None) -> AsyncIterator[Chunk]:
         """Yield the chunks of a response; stop the answer on the server if the caller closes the iterator early."""
