@@ -220,6 +220,26 @@ def test_nothing_is_redacted_where_there_is_no_endpoint(usechat_client: Clients)
         answer.assert_redacted("sk-1234")
 
 
+def test_a_server_without_a_route_for_stops_has_an_endpoint(usechat_client: Clients) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/stop"):
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif scope["type"] == "http":
+            await ChatApp(endless)(scope, receive, send)
+
+    client = usechat_client(app, timeout=1)
+    answer = client.ask("hi")
+    assert [exchange.status for exchange in answer.exchanges] == [200, 404]
+    answer.assert_redacted("sk-1234")
+
+
+async def endless(_turn: Turn) -> AsyncIterator[str]:
+    while True:
+        yield "a"
+        await asyncio.sleep(0.1)
+
+
 async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
     if turn.approvals:
         yield parts.ToolResult("c2", "gone") if turn.approvals[0].approved else parts.ToolDenied("c2")
