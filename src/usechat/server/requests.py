@@ -1,6 +1,7 @@
 """Read a request: its body, its AI SDK release, its sender and its chat."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -18,6 +19,7 @@ from usechat.errors import (
     InvalidRequest,
     RequestTimeout,
     RequestTooLarge,
+    Unauthenticated,
     UnknownRelease,
 )
 from usechat.protocol.releases import releases_for
@@ -49,6 +51,8 @@ __all__ = [
     "release_of",
 ]
 
+
+_logger: Final = logging.getLogger(__name__)
 
 Action: TypeAlias = Literal[
     "send",
@@ -98,11 +102,25 @@ async def allow_all(_request: Request, _chat_id: str, _action: Action) -> Identi
     return Identity("")
 
 
+_NO_TEXT: Final = re.compile("[\\0\\ud800-\\udfff]")
+
+
 async def authorize_request(rule: AuthorizeFunction, request: Request, chat_id: str, action: Action) -> Identity | None:
-    """Call an ``authorize`` rule, async or not."""
+    """Call an ``authorize`` rule, async or not.
+
+    Raises ``Unauthenticated`` for a person whose name no database can keep as the owner of a chat.
+    """
     with contained():
         identity = rule(request, chat_id, action)
-        return await identity if isinstance(identity, Awaitable) else identity
+        identity = await identity if isinstance(identity, Awaitable) else identity
+    if identity is not None and not _is_text(identity.subject):
+        _logger.info("a person was refused: the subject has NUL or an unpaired surrogate")
+        raise Unauthenticated("The token is not valid.")
+    return identity
+
+
+def _is_text(subject: str) -> bool:
+    return _NO_TEXT.search(subject) is None
 
 
 class AccessPolicy(Protocol):

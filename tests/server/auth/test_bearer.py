@@ -74,6 +74,14 @@ async def test_a_token_stands_in_the_frame_or_in_the_handshake(
     assert [turn.identity and turn.identity.subject for turn in server.turns] == ["alice"]
 
 
+@pytest.mark.parametrize("subject", ["a\0b", "a\ud800"])
+async def test_a_person_whom_no_database_can_keep_is_401_whatever_rule_names_them(subject: str) -> None:
+    app = ChatApp(lambda _turn: "Hello", authorize=lambda _request, _chat, _action: Identity(subject))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as client:
+        response = await client.get("/api/chat/c1/stream")
+    assert (response.status_code, response.text) == (401, "The token is not valid.")
+
+
 async def test_a_foreign_chat_looks_over_a_websocket_as_if_it_were_not_there(server: Server) -> None:
     await server.tell("send", ALICE)
     send_frames, resumed = await server.tell("send", BOB), await server.tell("resume", BOB)
