@@ -143,8 +143,9 @@ def test_processes_that_share_chats_do_not_keep_them_in_memory(option: str, monk
     assert [plan.remembers for plan in plans] == [False]
 
 
-def test_a_database_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "counting.py:agent", "--chats", "nowhere/at/all/chats.db"]) == 2
+@pytest.mark.parametrize("command", [["serve", "counting.py:agent"], ["chats", "migrate"]])
+def test_a_database_that_cannot_be_used_is_one_sentence(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--chats", "nowhere/at/all/chats.db"]) == 2
     folder = Path("nowhere/at/all").absolute()
     assert capsys.readouterr().err == (
         f"usechat: the chat database nowhere/at/all/chats.db cannot be used: there is no folder {folder}; create it"

@@ -201,6 +201,8 @@ class SqlChats(ChatStore):
 
     async def migrate(self, revision: str = "head") -> None:
         """Bring the tables to a revision: ``head`` is the newest, ``base`` is none at all."""
+        if self._dialect == "sqlite":
+            await asyncio.to_thread(_open_once, str(self.engine.url.database))
         try:
             async with self.engine.begin() as connection:
                 if not await _SCHEMA.is_newest(connection) or revision != "head":
