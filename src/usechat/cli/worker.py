@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from argparse import Namespace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from usechat.cli import options as read
@@ -114,6 +115,9 @@ async def _work(plan: "Plan") -> None:
     contain_exits(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
+    await worker.work(drain=plan.drain, on_start=partial(_announce, plan))
+
+
+def _announce(plan: "Plan") -> None:
     sys.stdout.write(f"usechat worker answers for {plan.target}: up to {plan.concurrency} at once\n")
     sys.stdout.flush()
-    await worker.work(drain=plan.drain)

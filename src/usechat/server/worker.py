@@ -14,6 +14,7 @@ Entries whose end could not be recorded are removed later.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,14 +136,18 @@ class AgentWorker:
         self._stopping.set()
         self._has_room.set()
 
-    async def work(self, *, drain: float) -> None:
+    async def work(self, *, drain: float, on_start: Callable[[], None] | None = None) -> None:
         """Answer turns until ``stop`` is called; then let running turns finish for ``drain`` seconds.
+
+        ``on_start`` is called when the agent is there and the first turn can be taken.
 
         Raises what a factory of the agent raises, or ``UnusableChats``; then nothing was taken.
         """
         if self._stored is not None:
             await self._stored.open()
         source = await self._source.open() if isinstance(self._source, FactorySource) else self._source
+        if on_start is not None:
+            on_start()
         restartable = is_restartable(self._agent) or is_restartable(self._source)
         keeping = asyncio.create_task(self._keep_and_sweep(source, restartable), name="usechat worker")
         try:
