@@ -304,7 +304,9 @@ def _remedy(error: BaseException) -> str:
     """Return how to install a framework that is missing; nothing for any other error."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     for adapter in entry_points(group="usechat.adapters") if name else ():
-        if adapter.dist is None or not f"{name}.".startswith(f"{adapter.name}."):
+        # A namespace such as `google` is missing as a whole where none of its packages is installed.
+        is_its_own = f"{name}.".startswith(f"{adapter.name}.") or adapter.name.startswith(f"{name}.")
+        if adapter.dist is None or not is_its_own:
             continue
         extras = adapter.dist.metadata.get_all("Provides-Extra") or []
         for part in adapter.module.replace("_", "-").split("."):

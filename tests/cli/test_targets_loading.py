@@ -205,7 +205,13 @@ def test_an_address_without_its_scheme_is_recognised(address: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("crewai", "crewai"), ("agents", "openai-agents"), ("workflows", "llama-index"), ("agno.agent", "agno")],
+    [
+        ("crewai", "crewai"),
+        ("agents", "openai-agents"),
+        ("workflows", "llama-index"),
+        ("agno.agent", "agno"),
+        ("google.adk.agents", "google-adk"),
+    ],
 )
 def test_a_framework_that_is_not_installed_is_named_with_its_extra(
     module: str, extra: str, monkeypatch: pytest.MonkeyPatch
