@@ -9,9 +9,12 @@ The exit code is 1 if a vulnerability is known, 2 if something could not be audi
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -19,6 +22,9 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).parent.parent
 UV: Final = str(ROOT / ".tools" / "bin" / "uv")
 PIP_AUDIT: Final = "pip-audit==2.10.1"
+_EXPORT: Final = (UV, "export", "--quiet", "--no-hashes", "--no-annotate", "--no-emit-project", "--no-default-groups")
+_APART: Final = ("tests/deploy/frameworks.txt",)
+_PIN: Final = re.compile(r"[\w.-]+(\[.*\])?==")
 
 
 class Audit(NamedTuple):
@@ -30,7 +36,8 @@ class Audit(NamedTuple):
 
 def main() -> int:
     """Audit everything and print a line for each finding; return the exit code."""
-    audits = {"Python": audit_python()}
+    rows = without_repeats(pins(environments()))
+    audits = {f"Python, {len(row)} packages": audit_python(row) for row in rows}
     for lock_file in _lock_files():
         audits[f"npm, {lock_file.parent}"] = audit_npm(lock_file.parent)
     for name, audit in audits.items():
@@ -41,14 +48,36 @@ def main() -> int:
     return 2 if any(audit.not_audited for audit in audits.values()) else 0
 
 
-def audit_python() -> Audit:
-    """Audit the versions in the environment of the tests, which has nearly all packages that are pinned."""
+def environments() -> list[tuple[str, str]]:
+    """Return the groups and extras of the project, as options of uv."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [("--group", name) for name in project["dependency-groups"]]
+    return groups + [("--extra", name) for name in project["project"]["optional-dependencies"]]
+
+
+def pins(environments: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the requirements of environments, and those of what is installed apart."""
+    for option, name in environments:
+        yield from _run(*_EXPORT, option, name).splitlines()
+    for path in _APART:
+        yield from (ROOT / path).read_text().splitlines()
+
+
+def without_repeats(lines: Iterable[str]) -> list[list[str]]:
+    """Return the pins among lines as lists in which no package comes twice, as pip-audit wants them."""
+    versions: dict[str, list[str]] = {}
+    for pin in sorted({line.partition(";")[0].strip() for line in lines if _PIN.match(line)}):
+        versions.setdefault(pin.partition("==")[0], []).append(pin)
+    return [[pin for pin in row if pin] for row in zip_longest(*versions.values(), fillvalue="")]
+
+
+def audit_python(pins: list[str]) -> Audit:
+    """Audit pinned versions, in which no package comes twice."""
+    options = ("--disable-pip", "--no-deps", "--progress-spinner", "off", "--format", "json")
     with TemporaryDirectory() as directory:
-        requirements = str(Path(directory, "requirements.txt"))
-        export = (UV, "export", "--quiet", "--no-hashes", "--no-emit-project", "--output-file", requirements)
-        _run(*export)
-        options = ("--disable-pip", "--no-deps", "--progress-spinner", "off", "--format", "json")
-        return read_pip_audit(_run(UV, "tool", "run", "--quiet", PIP_AUDIT, *options, "--requirement", requirements))
+        requirements = Path(directory, "requirements.txt")
+        requirements.write_text("\n".join(pins))
+        return read_pip_audit(_run(UV, "tool", "run", "--quiet", PIP_AUDIT, *options, "-r", str(requirements)))
 
 
 def audit_npm(folder: Path) -> Audit:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts.audit import Audit, read_npm_audit, read_pip_audit
+from scripts.audit import Audit, environments, pins, read_npm_audit, read_pip_audit, without_repeats
 
 pytestmark = [pytest.mark.once]
 
@@ -27,6 +27,17 @@ pytestmark = [pytest.mark.once]
 )
 def test_a_report_of_pip_audit(packages: list[object], audit: Audit) -> None:
     assert read_pip_audit(json.dumps({"dependencies": packages, "fixes": []})) == audit
+
+
+def test_the_pins_of_every_environment_are_audited() -> None:
+    assert {("--group", "crewai"), ("--group", "temporal"), ("--extra", "google-adk")} <= set(environments())
+    packages, *_ = without_repeats(pins([("--group", "crewai")]))
+    assert {"crewai", "sanic"} <= {pin.partition("==")[0] for pin in packages}
+
+
+def test_a_package_of_two_versions_stands_in_two_lists() -> None:
+    lines = ["# a comment", "b==1 ; python_version < '3.13'", "a==1", "a==2", "a==1", "-e ."]
+    assert without_repeats(lines) == [["a==1", "b==1"], ["a==2"]]
 
 
 def test_pip_audit_without_an_answer_has_audited_nothing() -> None:
