@@ -1,14 +1,18 @@
 """kill -9 at any moment, and the answer goes on: finished steps are not asked again, and no tool runs twice."""
 
+import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import pytest
 
 from tests.chats.surviving import SurvivingServer
 from tests.chats.talking import user
 from tests.server.process import eventually
+from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
 from usechat.server import Settings
 
@@ -112,6 +116,27 @@ def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start)
     last = start("loop", settings=CONSENT)
     eventually(lambda: last.load()["running"] is None, "it is lost")
     assert last.notes == ["model 1"] * 3
+
+
+@pytest.mark.parametrize("waits_at", ["result 2", ""], ids=["it runs", "it has ended"])
+def test_an_index_that_counts_chunks_of_the_dead_process_is_refused(start: Start, waits_at: str) -> None:
+    first = start("loop", waits_at="text 2", settings=CONSENT)
+    with (
+        contextlib.suppress(httpx2.TransportError),
+        httpx2.stream("POST", f"{first.url}/api/chat", json=QUESTION, timeout=60) as response,
+    ):
+        name = response.headers["x-workflow-run-id"]
+        for data in response.iter_raw():
+            if b"data-reached" in data:
+                first.kill()
+    second = start("loop", waits_at=waits_at, settings=CONSENT)
+    eventually(lambda: second.notes[-1] == ("book" if waits_at else "model 3"), "it goes on")
+    if not waits_at:
+        second.ended()
+    for path in (name, "c1"):
+        answer = httpx2.get(f"{second.url}/api/chat/{path}/stream?startIndex=3", timeout=60)
+        [error] = [json.loads(chunk) for chunk in chunks_json(answer.content)]
+        assert (error["type"], error["errorText"][:35]) == ("error", "The server does not have this answe")
 
 
 def test_the_steps_of_a_function_are_called_once(start: Start) -> None:

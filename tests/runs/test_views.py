@@ -159,15 +159,25 @@ def replay_of(size: int) -> Replay:
 async def test_ended_runs_go_after_a_while_and_the_oldest_ones_when_there_are_too_many_bytes() -> None:
     runs = EndedRuns(seconds=0.05, maximum_bytes=5500)
     for number in range(3):
-        runs.add(EndedRun(RunInfo(f"r{number}", "c1", "m", "7"), replay_of(400), None))
+        runs.add(EndedRun(f"r{number}", "c1", replay_of(400), None))
     assert runs.find("r0", "c1") is None
     assert runs.find("r1", "c1") is not None
     assert runs.find("r1", "c2") is None
-    runs.add(EndedRun(RunInfo("large", "c1", "m", "7"), replay_of(5000), None))
+    runs.add(EndedRun("large", "c1", replay_of(5000), None))
     assert [runs.find(run_id, "c1") for run_id in ("r1", "r2", "large")] == [None, None, None]
-    runs.add(EndedRun(RunInfo("r4", "c1", "m", "7"), replay_of(10), None))
+    runs.add(EndedRun("r4", "c1", replay_of(10), None))
     await asyncio.sleep(0.1)
     assert runs.find("r4", "c1") is None
+
+
+async def test_the_message_that_a_run_continued_counts_and_a_run_counts_once() -> None:
+    runs = EndedRuns(maximum_bytes=20_000)
+    for _ in range(100):
+        runs.add(EndedRun("r1", "c1", replay_of(400), None))
+    runs.add(EndedRun("r2", "c1", replay_of(10), {"text": "x" * 15_000}))
+    assert [runs.find(log, "c1") is not None for log in ("r1", "r2")] == [True, True]
+    runs.add(EndedRun("r3", "c1", replay_of(10), {"text": "x" * 5_000}))
+    assert [runs.find(log, "c1") is not None for log in ("r1", "r2", "r3")] == [False, False, True]
 
 
 async def test_an_exact_reader_gets_what_is_in_the_file_and_what_came_while_it_read() -> None:

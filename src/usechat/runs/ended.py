@@ -9,8 +9,8 @@ import contextvars
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from usechat.protocol.values import json_text
 from usechat.runs.replay import Replay
-from usechat.runs.run import RunInfo
 
 __all__ = ["LONGEST", "EndedRun", "EndedRuns"]
 
@@ -22,11 +22,17 @@ _OBJECTS: Final = 2048
 
 
 class EndedRun(NamedTuple):
-    """A run that has ended: its frames, and the message that it continued."""
+    """A run that has ended: the name of its log and its chat, its frames, and the message that it continued."""
 
-    info: RunInfo
+    log: str
+    chat_id: str
     replay: Replay
     continued: Mapping[str, Any] | None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, nearly."""
+        return _OBJECTS + self.replay.size + (0 if self.continued is None else len(json_text(self.continued)))
 
 
 class EndedRuns:
@@ -36,28 +42,29 @@ class EndedRuns:
         self._seconds = seconds
         self._maximum_bytes = maximum_bytes
         self._size = 0
-        self._runs: dict[str, EndedRun] = {}
+        self._runs: dict[str, tuple[EndedRun, int]] = {}
 
     def add(self, run: EndedRun) -> None:
         """Keep a run, and drop the oldest ones that there is no room for."""
-        run_id = run.info.run_id
-        self._runs[run_id] = run
-        self._size += _OBJECTS + run.replay.size
+        self._drop(run.log)
+        size = run.size
+        self._runs[run.log] = run, size
+        self._size += size
         while self._size > self._maximum_bytes:
             self._drop(next(iter(self._runs)))
         # In an empty context: that of the run would keep its objects alive until then.
-        asyncio.get_running_loop().call_later(self._seconds, self._drop, run_id, context=contextvars.Context())
+        asyncio.get_running_loop().call_later(self._seconds, self._drop, run.log, context=contextvars.Context())
 
-    def find(self, run_id: str, chat_id: str) -> EndedRun | None:
+    def find(self, log: str, chat_id: str) -> EndedRun | None:
         """Return a run of this chat."""
-        run = self._runs.get(run_id)
-        return run if run is not None and run.info.chat_id == chat_id else None
+        run, _ = self._runs.get(log, (None, 0))
+        return run if run is not None and run.chat_id == chat_id else None
 
     def forget(self, chat_id: str) -> None:
         """Drop the runs of a chat."""
-        for run_id in [run_id for run_id, run in self._runs.items() if run.info.chat_id == chat_id]:
-            self._drop(run_id)
+        for log in [log for log, (run, _) in self._runs.items() if run.chat_id == chat_id]:
+            self._drop(log)
 
-    def _drop(self, run_id: str) -> None:
-        if (run := self._runs.pop(run_id, None)) is not None:
-            self._size -= _OBJECTS + run.replay.size
+    def _drop(self, log: str) -> None:
+        _, size = self._runs.pop(log, (None, 0))
+        self._size -= size

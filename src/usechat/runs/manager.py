@@ -49,6 +49,7 @@ from weakref import WeakSet
 import msgspec
 
 from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
+from usechat.ids import new_id
 from usechat.pauses.tasks import WaitingTasks
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.request import ChatRequest
@@ -98,13 +99,6 @@ def _ignore(*_event: object) -> None:
 def _as_sent(frames: bytes) -> bytes:
     """Return frames unchanged: the rewriting of a client that gets a run as it was sent."""
     return frames
-
-
-def _view_of(info: RunInfo, continued: Mapping[str, Any] | None, *, sdk: str, has_message: bool) -> View:
-    """Return the view of a client of a release, which has the message that the run continues, or not."""
-    if sdk == info.sdk and (continued is None or has_message):
-        return View(info.run_id)
-    return View(info.run_id, sdk, "" if continued is None else "known" if has_message else "shown")
 
 
 def _count(rewrite: Callable[[bytes], bytes], pieces: Iterator[bytes]) -> int:
@@ -211,7 +205,9 @@ class RunManager:
         self._waiting_tasks = WaitingTasks()
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._recorders: dict[str, RunRecorder] = {}
-        self._carried_on: set[str] = set()
+        # By their ids, the runs that continue the answer of a process that died: the names of their logs, whose chunks
+        # are counted anew. Those that the dead process sent are unknown here.
+        self._carried_on: dict[str, str] = {}
         """The runs that continue answers of processes that died."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # The logs of runs that ended while they were read; a log lives as long as its readers.
@@ -470,11 +466,11 @@ class RunManager:
         Raises what :meth:`start` does.
         """
         run_id = prepared.info.run_id
-        self._carried_on.add(run_id)
+        self._carried_on[run_id] = f"{run_id}.{new_id()}"
         try:
             reading = await self.start(prepared.info, source, prepared, takes_over=True)
         except BaseException:
-            self._carried_on.discard(run_id)
+            self._carried_on.pop(run_id, None)
             raise
         reading.close()
 
@@ -490,7 +486,7 @@ class RunManager:
         if pair is None:
             return None
         reading, continued = pair
-        reading.view = _view_of(info, continued, sdk=sdk, has_message=has_message)
+        reading.view = self._view_of(info, continued, sdk=sdk, has_message=has_message)
         if reading.view.sdk:
             reading.rewrite(self._reframer(reading.view, info, continued, exact=exact), live=True)
         elif exact:
@@ -505,14 +501,20 @@ class RunManager:
         ``info`` is that of the chat's last run, and ``view`` may be one of an earlier run; a release stands for the
         view of the last run that a page without its answer has. A negative ``start`` counts from the last chunk.
         """
-        if isinstance(view, View) and view.run_id != info.run_id:
-            info = msgspec.structs.replace(info, run_id=view.run_id, state=RunState.FINISHED)
+        log = self._log_of(info)
+        if isinstance(view, View):
+            if view.run_id == info.run_id != log:  # the chunks that a dead process sent
+                return None
+            if view.run_id != log:
+                info = msgspec.structs.replace(info, run_id=view.run_id, state=RunState.FINISHED)
+        elif start and log != info.run_id:  # nobody knows which chunks this client has counted
+            return None
         pair = await self._find(info, exact=True)
         if pair is None:
             return None
         reading, continued = pair
         if isinstance(view, str):
-            view = _view_of(info, continued, sdk=view, has_message=False)
+            view = self._view_of(info, continued, sdk=view, has_message=False)
         if view.earlier and not continued:
             reading.close()
             return None
@@ -544,6 +546,17 @@ class RunManager:
             self._remote_runs.release(remote_run)
             return None
         return self._remote_reading(remote_run, exact=exact), remote_run.continued
+
+    def _log_of(self, info: RunInfo) -> str:
+        """Return the name of the log that this process has of a run: the run's id, if it has the whole of it."""
+        return self._carried_on.get(info.run_id, info.run_id)
+
+    def _view_of(self, info: RunInfo, continued: Mapping[str, Any] | None, *, sdk: str, has_message: bool) -> View:
+        """Return the view of a client of a release, which has the message that the run continues, or not."""
+        log = self._log_of(info)
+        if sdk == info.sdk and (continued is None or has_message):
+            return View(log)
+        return View(log, sdk, "" if continued is None else "known" if has_message else "shown")
 
     def _ended_reading(self, log: Log, *, exact: bool) -> LogReading[None]:
         return LogReading(self._reader_from_start(log, exact=exact), None, on_close=_ignore)
@@ -685,12 +698,12 @@ class RunManager:
         finally:
             del self._runs[run.info.run_id]
             continued = self._continued.pop(run.info.run_id, None)
-            self._carried_on.discard(run.info.run_id)
+            log = self._carried_on.pop(run.info.run_id, run.info.run_id)
             if run.log.readers:
                 self._ended_logs.add(run.log)
             run.log.end()
             if self._keep_log and not self._is_shared:
-                self._ended_runs.add(EndedRun(run.info, run.log.compact(), continued))
+                self._ended_runs.add(EndedRun(log, run.info.chat_id, run.log.compact(), continued))
             await self._report_done(run)
 
     async def _finish_recording(self, run: Run) -> None:
