@@ -60,6 +60,9 @@ class SessionServer:
         self.says_response = False
         self.let_create = asyncio.Event()
         self.let_create.set()
+        self.pause_status = 200
+        self.let_pause = asyncio.Event()
+        self.let_pause.set()
         self._numbers = itertools.count(1)
         self.app = Starlette(
             routes=[
@@ -102,6 +105,9 @@ class SessionServer:
 
     async def _pause(self, request: Request) -> Response:
         session = self._find(request)
+        await self.let_pause.wait()
+        if self.pause_status != 200:
+            return JSONResponse({"error": "Session is not running"}, self.pause_status)
         if session.task is not None:
             session.task.cancel()
         return JSONResponse({"ok": True, "wasPaused": True})

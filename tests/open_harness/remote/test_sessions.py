@@ -12,6 +12,7 @@ from tests.open_harness.remote.session_server import SessionServer
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from tests.open_harness.test_transport import asked
 from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
+from usechat.open_harness.chat import STOP_SECONDS
 from usechat.open_harness.remote import sessions
 from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions
 from usechat.open_harness.runtime_protocol import Event, Runtime, Snapshot
@@ -278,20 +279,59 @@ async def test_an_interrupted_turn_ends_with_the_servers_answer_because_no_event
         assert (snapshot["status"], here.server.requests[-1]) == (status, "POST pause")
 
 
+async def statuses_after_a_stop(here: Running) -> dict[str, str]:
+    """Stop a workflow that hangs; return the last status of the flow and of each node."""
+    transport = OpenHarnessChatTransport(lambda: here.session, send_flow_metadata=True)
+    stream = await transport.send_messages(asked("one hang"))
+    again = await transport.reconnect_to_stream("c")
+    async for chunk in stream:
+        if chunk_to_json(chunk)["type"] == "text-delta":
+            break
+    async with asyncio.timeout(STOP_SECONDS / 2):
+        await stream.aclose()  # type: ignore[attr-defined]
+    assert again is not None
+    chunks = [chunk_to_json(chunk) async for chunk in again]
+    return {chunk["id"]: chunk["data"]["status"] for chunk in chunks if chunk["type"].startswith("data-")}
+
+
+ABORTED = {"flow-status": "aborted", "node-writer-1": "aborted"}
+
+
 async def test_after_a_stop_the_workflow_and_its_agents_are_aborted(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as here:
-        transport = OpenHarnessChatTransport(lambda: here.session, send_flow_metadata=True)
-        stream = await transport.send_messages(asked("one hang"))
-        again = await transport.reconnect_to_stream("c")
-        async for chunk in stream:
-            if chunk_to_json(chunk)["type"] == "text-delta":
-                break
-        await stream.aclose()  # type: ignore[attr-defined]
-        assert again is not None
-        chunks = [chunk_to_json(chunk) async for chunk in again]
-        last = {chunk["id"]: chunk["data"]["status"] for chunk in chunks if chunk["type"].startswith("data-")}
-        assert last == {"flow-status": "aborted", "node-writer-1": "aborted"}
+        assert await statuses_after_a_stop(here) == ABORTED
         assert "did not end in time" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [404, 409, 500])
+async def test_a_stop_ends_at_once_although_the_server_refuses_to_pause(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running() as here:
+        here.server.pause_status = status
+        assert await statuses_after_a_stop(here) == ABORTED
+        assert here.server.requests.count("POST pause") == 1
+        assert "did not accept a command" in caplog.text
+        assert "did not end in time" not in caplog.text
+
+
+async def test_a_stop_ends_soon_although_the_server_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as here:
+        here.server.let_pause.clear()
+        assert await statuses_after_a_stop(here) == ABORTED
+        assert "did not answer a command in time" in caplog.text
+        here.server.let_pause.set()
+
+
+async def test_a_refused_pause_leaves_the_workflow_running() -> None:
+    async with running() as here:
+        here.server.pause_status = 409
+        turn = asyncio.ensure_future(here.run("one hang"))
+        await until(lambda: here.text)
+        here.session.pause()
+        await until(lambda: "POST pause" in here.server.requests)
+        await here.server.sessions["s1"].emit("workflow:completed")
+        assert (await turn)["status"] == "complete"
 
 
 async def test_a_message_while_it_runs_is_posted_as_input() -> None:

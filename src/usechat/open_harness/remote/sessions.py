@@ -158,6 +158,8 @@ _YES: Final = re.compile(r"y(es)?\b", re.IGNORECASE)
 """How a message begins that approves. Open Harness itself would also take “You must not do that” as an approval."""
 _HISTORY_SECONDS: Final = 1.0
 """How many seconds the events of an ended session may take. They are all stored, and sent at once."""
+_PAUSE_SECONDS: Final = 1.0
+"""How many seconds a server may take to pause a session before a stop no longer waits for it."""
 
 
 class RemoteSessions:
@@ -261,15 +263,27 @@ class RemoteSession:
         return self.get_snapshot()
 
     def _interrupt(self, status: str) -> None:
-        """Interrupt the workflow and end the turn with the server's answer: no event reports an interruption."""
+        """Interrupt the workflow and end the turn with the server's answer: no event reports an interruption.
+
+        A stop ends the turn whatever the answer is. A workflow that the server did not pause goes on.
+        """
 
         async def interrupt(session_id: str) -> None:
-            await self._server.post(f"/sessions/{session_id}/pause", None)
-            self._status = status
-            if self._turn is not None:
-                self._turn.cancel()
+            is_over = status == "aborted"
+            try:
+                async with asyncio.timeout(_PAUSE_SECONDS):
+                    await self._server.post(f"/sessions/{session_id}/pause", None)
+                is_over = True
+            finally:
+                if is_over:
+                    self._end_turn(status)
 
         self._post_soon(interrupt)
+
+    def _end_turn(self, status: str) -> None:
+        self._status = status
+        if self._turn is not None:
+            self._turn.cancel()
 
     async def _begin(self, text: str) -> None:
         if not text:
@@ -353,6 +367,8 @@ class RemoteSession:
                 await post(session_id)
             except PublicError as error:
                 _logger.warning("session %s did not accept a command: %s", session_id, error)
+            except TimeoutError:
+                _logger.warning("session %s did not answer a command in time", session_id)
 
         task = asyncio.get_running_loop().create_task(send(), name=f"usechat command for session {session_id}")
         self._posts.add(task)
