@@ -24,6 +24,8 @@ class Sessions:
 
     def __init__(self, dialect: Dialect, release: Release) -> None:
         self.refused = 0
+        self.strangers: set[str] = set()
+        """Tokens that are refused."""
         self.connections = 0
         """How many sockets were ever opened."""
         self.port = 0
@@ -48,10 +50,10 @@ class Sessions:
         await self[match[1]].serve(client, token_of(client.request) or "")
 
     def admit(self, client: ServerConnection, request: Request) -> Response | None:
-        """Reject requests without a token, and other paths."""
+        """Reject requests without a token, those of strangers, and other paths."""
         if _PATH.fullmatch(request.path) is None:
             return client.respond(http.HTTPStatus.NOT_FOUND, "No such session.\n")
-        if token_of(request) is None:
+        if token_of(request) in (None, *self.strangers):
             self.refused += 1
             return client.respond(http.HTTPStatus.UNAUTHORIZED, "Missing or invalid authentication\n")
         return None

@@ -1,6 +1,8 @@
 """`usechat serve --as agent-ops`: what it takes, what it refuses, and what it says about itself."""
 
 import asyncio
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from usechat.cli.plan import Plan, make_app
 
 ADDRESS = "ws://127.0.0.1:9/api/sessions/{id}/ws?role=client"
 """Where nobody listens."""
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +76,39 @@ def test_a_directory_without_tables_is_refused_with_the_command_that_creates_the
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["serve", "--as", "agent-ops", ADDRESS]) == 2
-    complaint = "usechat: the directory's tables are missing or old; run: usechat sessions migrate\n"
-    assert capsys.readouterr().err == complaint
+    complaint = "usechat: the directory's tables are missing or old; run: usechat sessions migrate"
+    hint = "; or let the session server decide who may use a session: --access upstream"
+    assert capsys.readouterr().err == f"{complaint}{hint}\n"
+    Path("upstream.txt").write_text("secret\n", encoding="utf-8")
+    assert main(["serve", "--as", "agent-ops", ADDRESS, "--upstream-token", "upstream.txt"]) == 2
+    assert capsys.readouterr().err == f"{complaint}\n"
+
+
+def test_the_line_of_the_readme_answers_in_an_empty_directory(tmp_path: Path) -> None:
+    [line] = re.findall(r"`usechat serve (--as agent-ops[^`]*)`", README)
+    arguments = shlex.split(line)
+    with upstream() as behind:
+        sessions = behind.start()
+        [address] = [each for each in arguments if each.startswith("wss://")]
+        arguments[arguments.index(address)] = sessions.url
+        with serve_process(tmp_path, *arguments) as served:
+            chat = f"{served.url}/api/sessions/s1/chat"
+            headers = {"authorization": "Bearer ada"}
+            answer = httpx2.post(chat, json=question("hello"), headers=headers, timeout=PATIENCE)
+            assert (answer.status_code, '"delta":" hello"' in answer.text) == (200, True)
+            assert httpx2.post(chat, json=question("hello"), timeout=PATIENCE).status_code == 401
+            assert "\n  GET  /?session_id=SESSION (the chat page)\n" in served.written
+            assert httpx2.get(f"{served.url}/?session_id=s1", timeout=PATIENCE).status_code == 200
+        assert [user for user, _command in sessions["s1"].commands] == ["ada"]
+
+
+async def test_with_access_upstream_the_session_server_refuses_strangers() -> None:
+    async with serving_sessions() as sessions:
+        sessions.strangers.add("eve")
+        plan = Plan(target=sessions.url, kind="agent-ops", options={"access": "upstream"})
+        answer = await ask(plan, "eve", "s1")
+        assert (answer.status_code, '"errorText":"Connection failed"' in answer.text) == (200, True)
+        assert (sessions.refused, sessions.connections) == (1, 0)
 
 
 async def test_a_directory_that_cannot_be_read_yet_lets_nobody_in() -> None:
@@ -97,6 +132,8 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
         ([ADDRESS, "--conflict", "reject"], f"--conflict has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--disconnect", "5"], f"--disconnect has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--upstream-token", "nothing.txt"], "--upstream-token: nothing.txt cannot be read: No such file"),
+        ([ADDRESS, "--access", "upstream", "--upstream-token", "a.txt"], "--access upstream lets the session server "),
+        ([ADDRESS, "--access", "upstream:no"], "--access 'upstream:no' is not a rule; give directory, "),
         ([ADDRESS, "--max-sockets", "0"], "--max-sockets takes a number from 1 on, not 0"),
         ([ADDRESS, "--redis", "nonsense"], "--redis takes a URL such as redis://localhost:6379"),
     ],

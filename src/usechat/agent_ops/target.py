@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 
 from usechat.cli.options import rate
-from usechat.errors import CannotServe, UnknownAccess, UnusableFile
+from usechat.errors import CannotServe, UnknownAccess, UnusableDirectory, UnusableFile
 from usechat.targets import CommonOptions, OptionGroup, ServedApp
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Admission", "AgentOpsOptions", "AgentOpsTarget", "admission_by"]
 
 _FIELDS: Final = ("role", "kind", "owner")
-_EXAMPLES: Final = "directory, directory:sqlite:///FILE or lookup:https://HOST/api/sessions/{id},role=PATH"
+_EXAMPLES: Final = "directory, directory:sqlite:///FILE, lookup:https://HOST/api/sessions/{id},role=PATH or upstream"
 
 
 class AgentOpsOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +59,12 @@ class AgentOpsTarget:
         """Add who may use a session, and how the session is called."""
         add = group.add_argument
         add("--access", metavar="RULE",
-            help="the rule that says who may use a session: directory (of usechat sessions), directory:URL, or"
-            " lookup:URL,role=PATH,kind=PATH,owner=PATH (ask the upstream with the caller's token) (default:"
-            " directory). Several workers share the directory, and need --redis only for resume and stop. Use one"
-            " worker if the upstream does not send prompts as user messages, because answers could be mixed up; the"
-            " log warns of such an upstream")  # fmt: skip
+            help="the rule that says who may use a session: directory (of usechat sessions), directory:URL,"
+            " lookup:URL,role=PATH,kind=PATH,owner=PATH (ask the upstream with the caller's token), or upstream (the"
+            " session server decides, when it gets the caller's token) (default: directory). Several workers share the"
+            " directory, and need --redis only for resume and stop. Use one worker if the upstream does not send"
+            " prompts as user messages, because answers could be mixed up; the log warns of such an"
+            " upstream")  # fmt: skip
         add("--upstream-token", metavar="FILE",
             help="call the upstream with the token in this file instead of the caller's own; the file is read again"
             " when it changes")  # fmt: skip
@@ -97,6 +98,11 @@ class AgentOpsTarget:
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
         tls = _tls(target, options)
+        if options.access == "upstream" and options.upstream_token is not None:
+            raise CannotServe(
+                "--access upstream lets the session server decide by the caller's own token; leave out"
+                " --upstream-token, or name another rule"
+            )
         admission = admission_by(options.access, common.token_rules, tls)
         app = AgentOpsApp(
             _upstream(target, options, common.idle_timeout, tls),
@@ -111,7 +117,7 @@ class AgentOpsTarget:
             session_requests_per_minute=options.session_rate,
         )
         if app.enabled:
-            _require_migrated(options.access)
+            _require_migrated(options)
         unsupported = ("path", "conflict") if common.runs is not None else ("path", "conflict", "disconnect")
         disabled_by = "" if app.enabled else SWITCH
         return ServedApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
@@ -127,8 +133,8 @@ class Admission(NamedTuple):
 def admission_by(text: str, token_rules: "Sequence[TokenRule]", tls: "ssl.SSLContext | None" = None) -> Admission:
     """Return the rules that ``--access`` and ``--auth`` name together. A look-up calls the upstream with ``tls``.
 
-    A directory accepts its tokens besides those of ``--auth``. For a look-up without ``--auth``, the upstream decides
-    whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
+    A directory accepts its tokens besides those of ``--auth``. Without ``--auth``, and with no directory, the upstream
+    decides whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
     """
     kind, _, rest = text.partition(":")
     if kind == "directory":
@@ -136,16 +142,21 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]", tls: "ssl.SSLCon
 
         directory = SessionDirectory(directory_url(rest or None))
         return Admission(directory.bearer(*token_rules), directory)
-    if kind == "lookup" and rest:
-        from usechat.server import bearer
+    from usechat.server import bearer
 
-        return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest, tls))
+    authorize = bearer(*token_rules) if token_rules else _accept_for_upstream
+    if kind == "lookup" and rest:
+        return Admission(authorize, _lookup(text, rest, tls))
+    if text == "upstream":
+        from usechat.agent_ops.access.upstream import UpstreamAccess
+
+        return Admission(authorize, UpstreamAccess())
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
 
 
-def _require_migrated(access: str) -> None:
+def _require_migrated(options: AgentOpsOptions) -> None:
     """Raise ``UnusableDirectory`` if the directory of ``--access``, if it names one, has no tables yet, or old ones."""
-    kind, _, rest = access.partition(":")
+    kind, _, rest = options.access.partition(":")
     if kind != "directory":
         return
     import asyncio
@@ -162,7 +173,11 @@ def _require_migrated(access: str) -> None:
 
     # In a separate thread, because the caller may have an event loop and this function is not async.
     with ThreadPoolExecutor(max_workers=1) as thread:
-        thread.submit(lambda: asyncio.run(check())).result()
+        try:
+            thread.submit(lambda: asyncio.run(check())).result()
+        except UnusableDirectory as error:
+            other = "; or let the session server decide who may use a session: --access upstream"
+            raise UnusableDirectory(f"{error}{other if options.upstream_token is None else ''}") from None
 
 
 def _lookup(text: str, rest: str, tls: "ssl.SSLContext | None") -> "HttpLookup":
@@ -182,8 +197,8 @@ def _field(text: str, item: str) -> tuple[str, str]:
     return name, path
 
 
-async def _accept_for_lookup(request: "HTTPConnection", _session_id: str, action: "Action") -> "Identity | None":
-    """Accept every token for a chat, because the look-up that follows asks the upstream about it; for nothing else."""
+async def _accept_for_upstream(request: "HTTPConnection", _session_id: str, action: "Action") -> "Identity | None":
+    """Accept every token for a chat, because the upstream is asked about it next; for nothing else."""
     from usechat.server.auth.bearer import identify
 
     identity = identify(request.headers, [_EveryToken()])

@@ -482,7 +482,9 @@ def _greeting(plan: "Plan", served: "Served", address: _Address) -> Iterator[str
         yield "It is an ASGI app and decides itself who is allowed.\n"
         return
     if served.shows_page:
-        yield "  GET  / (the chat page)\n"
+        names = [name for name in re.findall(r"\{(\w+)\}", served.path) if name != "chat_id"]
+        query = "&".join(f"{name}={_placeholder(name)}" for name in names)
+        yield f"  GET  /{query and f'?{query}'} (the chat page)\n"
     elif plan.page:
         yield "The page is not built, so there is none; `make page` builds it in a checkout.\n"
     yield from _routes(served, without=() if plan.metrics_port is None else ("/metrics",))
@@ -493,10 +495,15 @@ def _greeting(plan: "Plan", served: "Served", address: _Address) -> Iterator[str
     if served.disabled_by:
         yield f"{served.disabled_by} is set, but not to true: pages get 404.\n"
         return
-    path = re.sub(r"\{(\w+?)(?:_id)?\}", lambda match: match[1].upper(), served.path)
+    path = re.sub(r"\{(\w+)\}", lambda match: _placeholder(match[1]), served.path)
     token = " -H 'authorization: Bearer …'" if served.requires_auth else ""
     body = f"-H 'content-type: application/json' -d {shlex.quote(_HELLO)}"
     yield f"Try it:\n  curl -N {address.curl}{path}{token} {body}\n"
+
+
+def _placeholder(name: str) -> str:
+    """Return what stands for a parameter of the path: ``SESSION`` for ``session_id``."""
+    return name.removesuffix("_id").upper()
 
 
 def _routes(served: "Served", *, without: Iterable[str]) -> Iterator[str]:
