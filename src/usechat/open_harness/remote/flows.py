@@ -114,8 +114,11 @@ _KEPT_SECONDS: Final = 3600.0
 """How many seconds the connection of a paused or complete run is kept. The chat may be forgotten by then."""
 _ECHOES: Final = ("command:received", "flow:resumed")
 """Events that a server sends for any command, even one without effect."""
-_RESUMPTIONS: Final = ("flow:start", "node:start", "agent:start")
-"""The first event of a run that was really resumed; a node that was running goes on with another one."""
+_RESUMPTIONS: Final = ("flow:start", "node:start")
+"""The first event of a run that was really resumed; a node that was running goes on with another one.
+
+One of them is ``agent:start``: an agent starts after its node, and again when the agent is retried.
+"""
 
 
 class _SharedRun:
