@@ -80,12 +80,16 @@ test-pythons: install ## run unit tests on other Pythons, and over plain ASGI
 test-redis: install ## run tests of the server with agents behind a queue in Redis
 	USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) -m external_agents
 
-# Debian's packages would start their services: in runlevel 1 they do not. Tests of a program that is missing are skipped.
+# Debian's packages would start their services: in runlevel 1 they do not. A program that is missing fails its tests where apt can
+# install it; elsewhere they are skipped, and the end of the stage counts them with the reason.
+APT := RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq
+APT_PROXIES = $(APT) install --no-install-recommends $(PROXIES) >/dev/null
+APT_CAN := $(shell test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 1)
+
 test-deploy: install ## run usechat behind real proxies, on other servers, with a clock that jumps and a full disk
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(PROXIES) >/dev/null || true; fi
+	$(if $(APT_CAN),@$(APT_PROXIES) || { $(APT) update && $(APT_PROXIES); })
 	$(UV) pip install --quiet --no-config --python .venv --target build/web_frameworks -r tests/deploy/frameworks.txt
-	$(UV) run --quiet --group servers pytest -n 2 --dist loadfile -m deploy
+	USECHAT_REQUIRE_PROGRAMS=$(APT_CAN) $(UV) run --quiet --group servers pytest -n 2 --dist loadfile -m deploy
 
 test-temporal: install ## run agents as workflows of a real Temporal server, with workers that are killed
 	$(UV) run --quiet --group temporal pytest -n 2 --dist loadfile -m temporal

@@ -1,7 +1,6 @@
 """Proxies as real processes on loopback, with the configurations of `docs/deploy.md`."""
 
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
 from tests.certificate import write_certificate
 from tests.deploy.matrix import NO_TLS, PROXIES
+from tests.deploy.programs import program
 from tests.redis_server import free_port
 from tests.server.process import eventually
 
@@ -60,7 +58,7 @@ def _nginx(text: str, place: Place) -> Started:
         f"{name}_temp_path {place.directory}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     return Started(
-        [_program("nginx"), "-c", str(file), "-e", f"{place.directory}/error.log"],
+        [program("nginx"), "-c", str(file), "-e", f"{place.directory}/error.log"],
         file,
         f"daemon off; master_process off; pid {place.directory}/pid; events {{}}\n"
         f"http {{ access_log off; {paths}\nserver {{ listen 127.0.0.1:{place.port} ssl http2;\n"
@@ -73,7 +71,7 @@ def _apache(text: str, place: Place) -> Started:
     names = ("mpm_event", "authz_core", "headers", "proxy", "proxy_http", "http2", "ssl", "socache_shmcb")
     modules = "\n".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so" for name in names)
     return Started(
-        [_program("apache2"), "-X", "-f", str(file)],
+        [program("apache2"), "-X", "-f", str(file)],
         file,
         f'{modules}\nServerName 127.0.0.1\nPidFile "{place.directory}/pid"\nErrorLog "{place.directory}/error.log"\n'
         f"User www-data\nGroup www-data\nProtocols h2 http/1.1\nListen 127.0.0.1:{place.port}\n"
@@ -84,14 +82,14 @@ def _apache(text: str, place: Place) -> Started:
 def _haproxy(text: str, place: Place) -> Started:
     file = place.directory / "haproxy.cfg"
     bind = f"bind 127.0.0.1:{place.port} ssl crt {place.certificate} alpn h2,http/1.1"
-    return Started([_program("haproxy"), "-db", "-f", str(file)], file, re.sub(r"bind .*", bind, text))
+    return Started([program("haproxy"), "-db", "-f", str(file)], file, re.sub(r"bind .*", bind, text))
 
 
 def _caddy(text: str, place: Place) -> Started:
     file = place.directory / "Caddyfile"
     site = f"https://127.0.0.1:{place.port} {{\n    tls {place.certificate} {place.certificate}"
     return Started(
-        [_program("caddy"), "run", "--adapter", "caddyfile", "--config", str(file)],
+        [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(file)],
         file,
         "{\n    admin off\n    auto_https off\n}\n" + text.replace("chat.example.com {", site),
     )
@@ -100,7 +98,7 @@ def _caddy(text: str, place: Place) -> Started:
 def _varnish(text: str, place: Place) -> Started:
     file = place.directory / "varnish.vcl"
     listen = ["-a", f"127.0.0.1:{place.port}", "-n", str(place.directory / "varnish"), "-s", "malloc,16m"]
-    return Started([_program("varnishd"), "-j", "none", "-F", *listen, "-f", str(file)], file, text)
+    return Started([program("varnishd"), "-j", "none", "-F", *listen, "-f", str(file)], file, text)
 
 
 def _squid(text: str, place: Place) -> Started:
@@ -108,7 +106,7 @@ def _squid(text: str, place: Place) -> Started:
     quiet = "pid_filename none\naccess_log none\ncache_log /dev/null\nnetdb_filename none\npinger_enable off\n"
     limits = "max_filedescriptors 1024\nshutdown_lifetime 0 seconds\n"
     return Started(
-        [_program("squid"), "-N", "-f", str(file)],
+        [program("squid"), "-N", "-f", str(file)],
         file,
         re.sub(r"http_port \d+", f"http_port 127.0.0.1:{place.port}", text) + quiet + limits,
     )
@@ -122,13 +120,6 @@ _STARTS: Final[Mapping[str, Callable[[str, Place], Started]]] = {
     "Varnish": _varnish,
     "Squid": _squid,
 }
-
-
-def _program(name: str) -> str:
-    program = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip(f"{name} is not installed: `make test-deploy` installs it where apt can")
-    return program
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Final
 import httpx2
 import pytest
 
+from tests.deploy.programs import missing
 from tests.deploy.proxies import balancer
 from tests.redis_server import SERVERS, redis_server
 from tests.server.process import PATIENCE, ServeProcess, eventually, question, serve_process
@@ -48,9 +49,10 @@ def stored_texts(server: ServeProcess) -> list[str]:
     return ["".join(part.get("text", "") for part in message["parts"]) for message in messages]
 
 
-@pytest.mark.skipif(not FAKETIME.exists(), reason="libfaketime is not installed: `make test-deploy` installs it")
 @pytest.mark.parametrize("chats", [["--chats", "chats.db"], []], ids=["SQLite", "memory"])
 def test_a_running_answer_survives_a_jump_of_the_clock(stack: ExitStack, directory: Path, chats: list[str]) -> None:
+    if not FAKETIME.exists():
+        missing("libfaketime")
     clock = directory / "clock"
     clock.write_text("+0\n")
     environment = {

@@ -13,6 +13,7 @@ from typing import Final
 import httpx2
 import pytest
 
+from tests.deploy.programs import missing
 from tests.redis_server import free_port
 from tests.server.process import PATIENCE, eventually, question
 from tests.test_operate import Reader
@@ -65,7 +66,7 @@ every_framework = pytest.mark.parametrize("name", PAGES)
 def write_app(name: str, directory: Path) -> None:
     """Write an app with the agent, the pages of a framework, and what the guide says about both."""
     if not (PACKAGES / name).is_dir():
-        pytest.skip(f"{name} is not installed: `make test-deploy` installs it")
+        missing(name)
     match = re.search(r"^```python\n(def with_chats.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert match is not None
     assert f"`{STOPS[name]}`" in PAGE

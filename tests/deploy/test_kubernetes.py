@@ -10,17 +10,16 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.deploy.programs import missing
 from tests.deploy.test_frameworks import PACKAGES
 from tests.test_platforms import manifests
-
-pytestmark = pytest.mark.skipif(
-    not (PACKAGES / "kubernetes_validate").is_dir(), reason="`make test-deploy` installs kubernetes-validate"
-)
 
 VERSION: Final = "1.37.0"
 
 
 def validate(resource: Any, directory: Path) -> "subprocess.CompletedProcess[str]":
+    if not (PACKAGES / "kubernetes_validate").is_dir():
+        missing("kubernetes-validate")
     file = directory / "resource.yaml"
     file.write_text(yaml.safe_dump(resource), encoding="utf-8")
     command = [sys.executable, "-m", "kubernetes_validate", "--strict", "--kubernetes-version", VERSION, str(file)]

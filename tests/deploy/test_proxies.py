@@ -15,6 +15,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.deploy.matrix import AT_COMMENT, PROXIES, WORKS
+from tests.deploy.programs import program
 from tests.deploy.proxies import RunningProxy, proxy
 from tests.server.process import ServeProcess, eventually, question, serve_process
 from tests.server.socket_apps import Client
@@ -198,7 +199,7 @@ def curl(site: Site, version: str, body: dict[str, Any], *options: str) -> list[
     arguments = ["--silent", "--no-buffer", f"--http{version}", "--insecure", *options]
     for header in headers:
         arguments += ["-H", header]
-    return ["curl", *arguments, "-d", json.dumps(body), f"{site.url}/api/chat"]
+    return [program("curl"), *arguments, "-d", json.dumps(body), f"{site.url}/api/chat"]
 
 
 @works("WebSocket")

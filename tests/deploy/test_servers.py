@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from tests.deploy.matrix import SERVERS, WORKS
+from tests.deploy.programs import missing
 from tests.redis_server import free_port
 from tests.server.process import PATIENCE, eventually, question
 from tests.server.socket_apps import Client
@@ -65,7 +66,7 @@ class Running:
 @contextmanager
 def serving(name: str, directory: Path, disconnect: str = "continue") -> Iterator[Running]:
     if find_spec(name) is None:
-        pytest.skip(f"{name} is not installed: `make test-deploy` runs with it")
+        missing(name)
     (directory / "my_app.py").write_text(APP.replace("DISCONNECT", disconnect), encoding="utf-8")
     port = free_port()
     command = [sys.executable, "-m", *shlex.split(SERVERS[name].command.replace("8000", str(port)))]
