@@ -54,9 +54,9 @@ class Deployment:
     def go_on(self, gate: str) -> None:
         (self._directory / gate).touch()
 
-    def web(self, command: str) -> tuple[subprocess.Popen[bytes], str]:
-        """Start a web process; wait until it is ready."""
-        port = free_port()
+    def web(self, command: str, url: str | None = None) -> tuple[subprocess.Popen[bytes], str]:
+        """Start a web process, again at the URL of one that has ended; wait until it is ready."""
+        port = free_port() if url is None else int(url.rpartition(":")[2])
         process = self._start(re.sub(r"--port \d+", f"--port {port}", command))
         url = f"http://127.0.0.1:{port}"
         eventually(lambda: _status(f"{url}/readyz") == 200, "the web process is ready")
@@ -98,6 +98,8 @@ class Reader:
     def __init__(self, response: Any) -> None:
         self._pieces = response.iter_bytes()
         self._decoder = ChunkDecoder()
+        self.run_id = response.headers.get("x-workflow-run-id", "")
+        self.chunks = 0
         self.text = ""
 
     def read_until(self, text: str) -> None:
@@ -111,6 +113,7 @@ class Reader:
 
     def _read(self, piece: bytes) -> None:
         for chunk in self._decoder.receive(piece):
+            self.chunks += 1
             self.text += chunk.delta if isinstance(chunk, TextDeltaChunk) else ""
 
 
@@ -126,6 +129,14 @@ class Pages:
 
     def resume(self, url: str, chat_id: str) -> Reader:
         return self._read("GET", f"{url}/api/chat/{chat_id}/stream")
+
+    def go_on(self, url: str, reader: Reader) -> tuple[int, str]:
+        """Go on behind the chunks of a page, as ``WorkflowChatTransport`` does; return the status and all text."""
+        place = f"{url}/api/chat/{reader.run_id}/stream?startIndex={reader.chunks}"
+        response = self._client.get(place)
+        chunks = ChunkDecoder().receive(response.content) if response.status_code == 200 else []
+        rest = "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDeltaChunk))
+        return response.status_code, reader.text + rest
 
     def _read(self, method: str, url: str, **options: Any) -> Reader:
         response = self._stack.enter_context(self._client.stream(method, url, **options))

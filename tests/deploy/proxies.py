@@ -151,14 +151,19 @@ def _accepts(process: subprocess.Popen[bytes], place: Place) -> bool:
 
 
 @contextmanager
-def balancer(upstreams: list[str], directory: Path) -> Iterator[str]:
-    """Run nginx with the upstreams of `docs/operate.md`; yield its URL."""
+def balancer(upstreams: list[str], directory: Path, *, avoids_processes: bool = False) -> Iterator[str]:
+    """Run nginx with the upstreams of `docs/operate.md`; yield its URL.
+
+    With ``avoids_processes`` nginx avoids a process that has failed once, as it does by default for ten seconds.
+    """
     operate = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
     match = re.search(r"^```nginx\n(.*?)^```$", operate, re.DOTALL | re.MULTILINE)
     assert match is not None
     text = match[1]
     for port, upstream in zip(("8001", "8002"), upstreams, strict=True):
         text = text.replace(f"127.0.0.1:{port}", upstream.rpartition("/")[2])
+    if avoids_processes:
+        text = text.replace("max_fails=0", "fail_timeout=60s")
     location = snippet("nginx").replace(_UPSTREAM, "chat")
     place = Place(free_port(), directory / "none.pem", directory)
     started = _nginx(location, place)

@@ -17,7 +17,7 @@ from tests.deploy.programs import missing
 from tests.deploy.proxies import balancer
 from tests.redis_server import SERVERS, redis_server
 from tests.server.process import PATIENCE, ServeProcess, eventually, question, serve_process
-from tests.test_operate import COMMANDS, Deployment, Pages
+from tests.test_operate import COMMANDS, Deployment, Pages, Reader
 
 AGENT: Final = """
 import asyncio
@@ -113,22 +113,70 @@ def test_an_answer_is_stored_when_a_full_disk_has_room_again(
     assert "lost" not in server.written
 
 
-def test_no_answer_is_lost_when_a_web_process_behind_nginx_is_killed(stack: ExitStack, tmp_path: Path) -> None:
-    serve_first, serve_second, work = COMMANDS
-    deployed = Deployment(stack, tmp_path, stack.enter_context(redis_server(next(iter(SERVERS)))).url)
-    (first, first_url), (_, second_url) = deployed.web(serve_first), deployed.web(serve_second)
-    deployed.worker(work)
-    (tmp_path / "nginx").mkdir()
-    url = stack.enter_context(balancer([first_url, second_url], tmp_path / "nginx"))
-    pages = Pages(stack, deployed.headers)
-    readers = {f"c{number}": pages.post(url, f"c{number}", "gate") for number in range(12)}
-    for reader in readers.values():
-        reader.read_until("begins, ")
-    first.send_signal(signal.SIGKILL)
-    first.wait(PATIENCE)
-    resumed = [pages.resume(url, chat_id) for chat_id in readers]  # each through nginx, which avoids no process
-    deployed.go_on("gate")
-    assert [reader.read_all() for reader in resumed] == ["v1 begins, v1 ends"] * len(readers)
+class Balanced:
+    """Two web processes behind nginx, whose pages read the beginning of answers; agents wait at a gate."""
+
+    def __init__(self, stack: ExitStack, directory: Path, *, avoids_processes: bool = False) -> None:
+        self._serve_first, serve_second, work = COMMANDS
+        self._deployed = Deployment(stack, directory, stack.enter_context(redis_server(next(iter(SERVERS)))).url)
+        self._first, self._first_url = self._deployed.web(self._serve_first)
+        self._second, self._second_url = self._deployed.web(serve_second)
+        self._deployed.worker(work)
+        (directory / "nginx").mkdir()
+        urls = [self._first_url, self._second_url]
+        self._url = stack.enter_context(balancer(urls, directory / "nginx", avoids_processes=avoids_processes))
+        self.pages = Pages(stack, self._deployed.headers)
+        self.readers = {f"c{number}": self.pages.post(self._url, f"c{number}", "gate") for number in range(12)}
+        for reader in self.readers.values():
+            reader.read_until("begins, ")
+
+    def kill_both(self) -> None:
+        """Kill one web process, start it again, and kill the other: at each moment one is alive.
+
+        Pages ask at once when their process is gone, so nginx finds out.
+        """
+        _kill(self._first)
+        for chat_id in self.readers:
+            self.pages.resume(self._url, chat_id)
+        self._deployed.web(self._serve_first, self._first_url)
+        _kill(self._second)
+
+    def let_agents_end(self) -> None:
+        """Open the gate; wait until every agent has ended. No page reads meanwhile."""
+        self._deployed.go_on("gate")
+        for chat_id in self.readers:
+            eventually(lambda: self._state(chat_id) == "finished", f"the answer of {chat_id} has ended")  # noqa: B023
+
+    def _state(self, chat_id: str) -> str:
+        url = f"{self._first_url}/api/chat/{chat_id}"
+        response = httpx2.get(url, headers=self._deployed.headers, timeout=PATIENCE)
+        return str(response.json()["state"])
+
+    def go_on(self, reader: Reader) -> tuple[int, str]:
+        """Go on behind the chunks that a page has, through nginx; return the status and all of its text."""
+        return self.pages.go_on(self._url, reader)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE)
+
+
+def test_every_answer_that_ended_without_web_processes_is_read_to_its_end_through_nginx(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    balanced = Balanced(stack, tmp_path)
+    balanced.kill_both()
+    balanced.let_agents_end()
+    answers = [balanced.go_on(reader) for reader in balanced.readers.values()]
+    assert answers == [(200, "v1 begins, v1 ends")] * len(answers)
+
+
+def test_without_max_fails_nginx_avoids_a_process_that_is_alive(stack: ExitStack, tmp_path: Path) -> None:
+    balanced = Balanced(stack, tmp_path, avoids_processes=True)
+    balanced.kill_both()
+    balanced.let_agents_end()
+    assert 502 in [balanced.go_on(reader)[0] for reader in balanced.readers.values()]
 
 
 def _fill(file: Path) -> None:
