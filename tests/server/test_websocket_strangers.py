@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.conformance.served import Served, eventually, serving
 from tests.server.socket_apps import agent, body_of, by_name, opened
@@ -31,6 +32,8 @@ def server() -> Iterator[Served]:
     apps = {
         "tokens": ChatApp(agent, authorize=bearer(Names()), drain=0),
         "owned": ChatApp(agent, authorize=by_name, drain=0),
+        "lines": ChatApp(agent, authorize=by_name, drain=0),
+        "long": ChatApp(agent, authorize=by_name, drain=0),
         "local": ChatApp(agent, authorize=LocalPagesOnly(), drain=0),
     }
     with serving(apps) as running:
@@ -114,6 +117,30 @@ def test_a_handshake_with_a_host_that_was_rebound_is_refused(server: Served) -> 
     with opened(server, "local") as client:
         client.resume("r1", "nothing")
         assert client.frames("r1")[-1]["type"] == "no-active"
+
+
+def test_the_log_says_once_a_minute_why_an_origin_and_an_address_are_refused(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(websocket, "_UNKNOWN_SOCKETS", 1)
+    eventually(lambda: server.connections() == 0, "the sockets of other tests are closed")
+    address = f"127.0.0.1:{server.port}"
+    for _ in range(3):
+        assert refused(server, "lines", origin=Origin("https://evil.example")) == 403
+    with opened(server, "lines"):
+        assert [refused(server, "lines") for _ in range(3)] == [403] * 3
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"a WebSocket from 127.0.0.1 was refused (403): the page is at https://evil.example, the server at {address}."
+        " Let your proxy pass the Host header on, or allow the origin (--cors, Settings.websocket_origins)",
+        "a WebSocket from 127.0.0.1 was refused (429): 1 WebSockets of this address have no credentials. If it is your"
+        " proxy, let it send X-Forwarded-For, and name it with --forwarded-allow-ips",
+    ]
+
+
+def test_a_long_origin_does_not_fill_the_log(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    assert refused(server, "long", origin=Origin(f"https://{'x' * 5000}.example")) == 403
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert f"the page is at https://{'x' * 192}, the server" in record.getMessage()
 
 
 def refused(server: Served, app: str, **options: Any) -> int:

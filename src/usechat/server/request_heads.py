@@ -21,11 +21,12 @@ open WebSockets are not concerned.
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from typing import Any, Final
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from usechat.server.rare_lines import RareLines
 
 __all__ = ["GuardedHttp"]
 
@@ -33,13 +34,10 @@ _HEAD_SECONDS: Final = 10.0
 _SHARE_OF_ADDRESS: Final = 0.75
 _SPARE: Final = 8
 """How many unused descriptors are few."""
-_QUIET_SECONDS: Final = 60.0
-"""Seconds between two log lines about the same."""
 
-_logger: Final = logging.getLogger("usechat.server")
+_lines: Final = RareLines(logging.getLogger("usechat.server"))
 _waiting: Final[defaultdict[str, dict["GuardedHttp", None]]] = defaultdict(dict)
 """The connections of each address that wait for a head, the oldest first."""
-_last_lines: Final[dict[str, float]] = {}
 
 
 class GuardedHttp(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -59,15 +57,13 @@ class GuardedHttp(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._watch()
         waiting = _waiting[self._address]
         if limit is not None and len(waiting) > limit * _SHARE_OF_ADDRESS:
-            _log_rarely(
-                "%s keeps %d connections open without a request; the oldest are closed", self._address, len(waiting)
-            )
+            text = "%s keeps %d connections open without a request; the oldest are closed"
+            _lines.warning(("waiting", self._address), text, self._address, len(waiting))
             next(iter(waiting)).close_unfinished()
         if limit is not None and transport.get_extra_info("socket").fileno() >= limit - _SPARE:
             # A new descriptor has the lowest number that is free, so nearly all below it are in use.
-            _log_rarely(
-                "nearly all %d descriptors are in use, so connections will fail; raise the limit (ulimit -n)", limit
-            )
+            text = "nearly all %d descriptors are in use, so connections will fail; raise the limit (ulimit -n)"
+            _lines.warning("descriptors", text, limit)
 
     def data_received(self, data: bytes) -> None:
         """Parse what was received, and see whether a head is unfinished."""
@@ -127,10 +123,3 @@ def _descriptor_limit() -> int | None:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if limit == resource.RLIM_INFINITY else limit
-
-
-def _log_rarely(text: str, *values: object) -> None:
-    now = time.monotonic()
-    if now - _last_lines.get(text, -_QUIET_SECONDS) >= _QUIET_SECONDS:
-        _last_lines[text] = now
-        _logger.warning(text, *values)

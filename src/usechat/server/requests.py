@@ -40,6 +40,7 @@ __all__ = [
     "ChatRoute",
     "OneLength",
     "RequestHeaders",
+    "address_of",
     "allow_all",
     "authorize_request",
     "chat_key",
@@ -214,6 +215,11 @@ def _check_type(request: Request, origins: Collection[str]) -> None:
             f"A page of {origin} may not send text/plain; send application/json, or allow the origin (--cors,"
             " Settings.websocket_origins)."
         )
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Return the address of a client, which a Unix socket without a proxy does not have."""
+    return connection.client.host if connection.client else "an unknown address"
 
 
 def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:

@@ -31,7 +31,8 @@ from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
 from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
-from usechat.server.requests import IN_LOOP, is_welcome
+from usechat.server.rare_lines import RareLines
+from usechat.server.requests import IN_LOOP, address_of, is_welcome
 
 __all__ = [
     "ChatSockets",
@@ -185,6 +186,9 @@ _UNKNOWN_SECONDS: Final = 10.0
 _UNKNOWN_SOCKETS: Final = 16
 """How many sockets one address may have open whose clients are unknown."""
 
+_LONGEST: Final = 200
+"""Characters of a header that the log repeats."""
+
 _GOODBYE: Final = 5.0
 """Seconds that a client which is disconnected gets to take the last frame."""
 
@@ -207,6 +211,7 @@ class ChatSockets:
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
+        self._refusals = RareLines(_logger)
         self._unknown = Counter[str]()
         """How many sockets of each address are open whose clients are unknown."""
 
@@ -217,12 +222,13 @@ class ChatSockets:
         must be small, its time is limited, and so are the sockets of its address.
         """
         headers = websocket.headers
-        if not is_welcome(headers.get("origin"), headers.get("host", ""), self._endpoints.settings.websocket_origins):
+        origin, host = headers.get("origin"), headers.get("host", "")
+        if not is_welcome(origin, host, self._endpoints.settings.websocket_origins):
             await self._refuse(
                 websocket,
                 403,
-                f"the page is at {headers['origin']}, the server at {headers.get('host')}. Let your proxy pass the Host"
-                " header on, or allow the origin (--cors, Settings.websocket_origins)",
+                f"the page is at {str(origin)[:_LONGEST]}, the server at {host[:_LONGEST]}. Let your proxy pass the"
+                " Host header on, or allow the origin (--cors, Settings.websocket_origins)",
             )
             return
         try:
@@ -233,12 +239,12 @@ class ChatSockets:
             reason = "" if isinstance(error, ForeignOrigin) else str(error)  # the origin check has logged its own
             await self._refuse(websocket, error.status, reason)
             return
-        address = websocket.client.host if websocket.client else ""
+        address = address_of(websocket)
         if not is_known and self._unknown[address] >= _UNKNOWN_SOCKETS:
             await self._refuse(
                 websocket,
                 429,
-                f"{address} has {_UNKNOWN_SOCKETS} WebSockets without credentials. If that is your proxy, let it send"
+                f"{_UNKNOWN_SOCKETS} WebSockets of this address have no credentials. If it is your proxy, let it send"
                 " X-Forwarded-For, and name it with --forwarded-allow-ips",
             )
             return
@@ -252,7 +258,9 @@ class ChatSockets:
 
     async def _refuse(self, websocket: WebSocket, status: int, reason: str) -> None:
         if reason:
-            _logger.warning("a WebSocket was refused (%d): %s", status, reason)
+            address = address_of(websocket)
+            text = "a WebSocket from %s was refused (%d): %s"
+            self._refusals.warning((address, status), text, address, status, reason)
         self._endpoints.observer.request_refused(status)
         await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
 

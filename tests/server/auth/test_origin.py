@@ -48,3 +48,18 @@ async def test_other_pages_may_not(headers: Mapping[str, str]) -> None:
     with pytest.raises(ForeignOrigin) as caught:
         await ask(headers, "https://chat.example")
     assert caught.value.status == 403
+
+
+async def test_a_refusal_is_one_line_a_minute_for_each_address_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+    policy = LocalPagesOnly()
+    for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2"):
+        for headers in ([(b"host", b"evil.example")], [(b"origin", b"https://evil.example/" + b"x" * 5000)]):
+            with pytest.raises(ForeignOrigin):
+                await policy(Request({"type": "http", "headers": headers, "client": (address, 1)}), "c1", "send")
+    assert [record.getMessage()[:75] for record in caplog.records] == [
+        "a request from 10.0.0.1 was refused (403): This server answers on this mach",
+        "a request from 10.0.0.1 was refused (403): Pages of https://evil.example/xx",
+        "a request from 10.0.0.2 was refused (403): This server answers on this mach",
+        "a request from 10.0.0.2 was refused (403): Pages of https://evil.example/xx",
+    ]
+    assert max(len(record.getMessage()) for record in caplog.records) < 400

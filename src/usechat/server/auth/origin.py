@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from usechat.errors import ForeignOrigin
-from usechat.server.requests import Action
+from usechat.server.rare_lines import RareLines
+from usechat.server.requests import Action, address_of
 from usechat.turn import Identity
 
 __all__ = ["LocalPagesOnly", "is_loopback_host"]
 
-_logger: Final = logging.getLogger("usechat.server")
+_LONGEST: Final = 200
+"""Characters of a header that a sentence repeats."""
 
 
 class LocalPagesOnly:
@@ -32,6 +34,7 @@ class LocalPagesOnly:
     def __init__(self, origins: Sequence[str] = ()) -> None:
         self._origins = frozenset(origins)
         self._hosts = frozenset(map(_host_of, origins))
+        self._lines = RareLines(logging.getLogger("usechat.server"))
 
     async def __call__(self, request: HTTPConnection, _chat_id: str, _action: Action) -> Identity | None:
         """Allow every action to a page of this machine."""
@@ -42,18 +45,21 @@ class LocalPagesOnly:
         """Refuse pages of other sites with ``ForeignOrigin``."""
         host = request.headers.get("host")
         if host and (name := _host_of(f"//{host}")) not in self._hosts and not is_loopback_host(name):
-            raise _refusal(
-                f"This server answers on this machine only, not as {host}: it has no authentication. Start it with"
-                " --auth, or allow the origin of its page with --cors."
+            raise self._refusal(
+                request,
+                "host",
+                f"This server answers on this machine only, not as {host[:_LONGEST]}: it has no authentication. Start"
+                " it with --auth, or allow the origin of its page with --cors.",
             )
         origin = request.headers.get("origin")
         if origin and origin not in self._origins and not is_loopback_host(_host_of(origin)):
-            raise _refusal(f"Pages of {origin} may not use this server. Allow the origin with --cors.")
+            sentence = f"Pages of {origin[:_LONGEST]} may not use this server. Allow the origin with --cors."
+            raise self._refusal(request, "origin", sentence)
 
-
-def _refusal(sentence: str) -> ForeignOrigin:
-    _logger.warning("a request was refused (403): %s", sentence)
-    return ForeignOrigin(sentence)
+    def _refusal(self, request: HTTPConnection, reason: str, sentence: str) -> ForeignOrigin:
+        address = address_of(request)
+        self._lines.warning((address, reason), "a request from %s was refused (403): %s", address, sentence)
+        return ForeignOrigin(sentence)
 
 
 def _host_of(url: str) -> str:
