@@ -22,6 +22,7 @@ from tests.adapters.frameworks import FRAMEWORKS, LITELLM, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
 from tests.deploy.matrix import PROXIES, PROXY_CHECKS, SERVER_CHECKS, SERVERS
+from tests.deploy.times import PROXY_TIMES, SERVER_TIMES, recorded, table
 from usechat import FrameStream, MessageStream, Text, ToolCall, ToolResult, __version__
 from usechat.check import RULES
 from usechat.cli import main
@@ -370,7 +371,9 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "proxies": proxies,
+    "proxy-times": lambda: table(PROXIES, PROXY_TIMES, recorded()),
     "servers": servers,
+    "server-times": lambda: table(SERVERS, SERVER_TIMES, recorded()),
     "sub-paths": sub_paths,
     "a2a-works": lambda: what_works("a2a"),
     "ag-ui-works": lambda: what_works("ag-ui"),

@@ -5,10 +5,11 @@ import json
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import httpx2
 import pytest
@@ -22,6 +23,8 @@ from tests.server.socket_apps import Client
 from usechat import ChunkDecoder
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.server import new_api_token
+
+Measured: TypeAlias = Callable[[str, str, float], None]
 
 SILENCE: Final = 75
 PATIENCE: Final = 150.0
@@ -122,15 +125,17 @@ def works(check: str) -> pytest.MarkDecorator:
 
 
 @works("text")
-def test_the_words_of_an_answer_arrive_one_by_one(name: str, sites: Sites) -> None:
+def test_the_words_of_an_answer_arrive_one_by_one(name: str, sites: Sites, measured: Measured) -> None:
     site = sites.site(name)
     gate = f"gate-{name}"
+    begin = time.monotonic()
     with site.client() as client, client.stream("POST", "/api/chat", json=question(f"gate {gate}", name)) as answer:
         decoder, text = ChunkDecoder(), ""
         for piece in answer.iter_bytes():
             for chunk in decoder.receive(piece):
                 text += chunk.delta if isinstance(chunk, TextDeltaChunk) else ""
             if text == "first ":  # the agent waits for it: a proxy that buffers would never send it
+                measured(name, "first word", time.monotonic() - begin)
                 (site.directory / gate).touch()
     assert text == "first second"
 
@@ -167,7 +172,9 @@ def test_a_tool_may_be_silent_for_longer_than_any_timeout_of_a_proxy(sites: Site
         *((name, "2") for name, entry in PROXIES.items() if entry.result("HTTP/2") == WORKS),
     ],
 )
-def test_an_agent_is_cancelled_when_its_client_leaves(name: str, version: str, sites: Sites) -> None:
+def test_an_agent_is_cancelled_when_its_client_leaves(
+    name: str, version: str, sites: Sites, measured: Measured
+) -> None:
     """Without comments, only a proxy that watches its client closes the connection to the server.
 
     curl sends the head and the body of a request in one piece: a proxy that has read all of it may stop to watch.
@@ -177,7 +184,9 @@ def test_an_agent_is_cancelled_when_its_client_leaves(name: str, version: str, s
     left = f"left-{name}-{version}"
     with leaving(site, version, question(f"wait {left}", left)):
         pass
+    begin = time.monotonic()
     eventually((site.directory / left).exists, f"{name} tells the server that the client has left", seconds=NOTICED)
+    measured(name, "disconnect", time.monotonic() - begin)
 
 
 @contextmanager
@@ -214,7 +223,7 @@ def test_a_browser_opens_a_websocket(name: str, sites: Sites) -> None:
 
 
 @works("upload")
-def test_an_upload_of_10_mb_reaches_the_agent(name: str, sites: Sites) -> None:
+def test_an_upload_of_10_mb_reaches_the_agent(name: str, sites: Sites, measured: Measured) -> None:
     site = sites.site(name)
     body = question("look", f"{name}-upload")
     data = base64.b64encode(b"x" * 10_000_000).decode()
@@ -222,7 +231,9 @@ def test_an_upload_of_10_mb_reaches_the_agent(name: str, sites: Sites) -> None:
         {"type": "file", "mediaType": "application/octet-stream", "url": f"data:application/octet-stream;base64,{data}"}
     )
     with site.client() as client:
+        begin = time.monotonic()
         answer = client.post("/api/chat", json=body)
+        measured(name, "upload", time.monotonic() - begin)
         assert answer.status_code == 200, answer.text
         assert read(answer) == "You said: look with 10000000 bytes"
         too_large = client.post("/api/chat", json=body | {"more": "x" * 5_000_000})

@@ -4,12 +4,13 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import httpx2
 import pytest
@@ -22,6 +23,8 @@ from tests.redis_server import free_port
 from tests.server.process import PATIENCE, eventually, question
 from tests.server.socket_apps import Client
 from tests.test_operate import Reader
+
+Measured: TypeAlias = Callable[[str, str, float], None]
 
 APP: Final = """
 import asyncio
@@ -37,8 +40,11 @@ async def agent(turn):
     finally:
         Path(f"left-{turn.chat_id}").touch()
 
-app = ChatApp(agent, settings=Settings(disconnect="DISCONNECT"), drain=1)
+app = ChatApp(agent, settings=Settings(disconnect="DISCONNECT"), drain=DRAIN)
 """
+DRAIN: Final = 1.0
+AT_ONCE: Final = 10.0
+"""Seconds that a loaded machine may take for what happens at once."""
 STREAMS: Final = 20
 
 
@@ -67,7 +73,9 @@ class Running:
 def serving(name: str, directory: Path, disconnect: str = "continue") -> Iterator[Running]:
     if find_spec(name) is None:
         missing(name)
-    (directory / "my_app.py").write_text(APP.replace("DISCONNECT", disconnect), encoding="utf-8")
+    (directory / "my_app.py").write_text(
+        APP.replace("DISCONNECT", disconnect).replace("DRAIN", str(DRAIN)), encoding="utf-8"
+    )
     port = free_port()
     command = [sys.executable, "-m", *shlex.split(SERVERS[name].command.replace("8000", str(port)))]
     with (directory / "output.txt").open("wb") as output:
@@ -117,25 +125,36 @@ def test_an_answer_is_streamed_resumed_and_stopped_over_http_and_a_socket(name: 
 
 
 @works("disconnect")
-def test_an_agent_is_cancelled_when_its_client_leaves(name: str, tmp_path: Path) -> None:
+def test_an_agent_is_cancelled_when_its_client_leaves(name: str, tmp_path: Path, measured: Measured) -> None:
     with serving(name, tmp_path, "cancel") as server:
         with server.asking("c1", "never") as page:
             page.read_until("first ")
+        begin = time.monotonic()
         eventually(lambda: server.has_left("c1"), "the agent is cancelled")
+        measured(name, "disconnect", time.monotonic() - begin)
 
 
 @works("SIGTERM")
-def test_at_sigterm_pages_are_disconnected_and_agents_run_their_finally(name: str, tmp_path: Path) -> None:
+def test_at_sigterm_pages_are_disconnected_and_agents_run_their_finally(
+    name: str, tmp_path: Path, measured: Measured
+) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(serving(name, tmp_path))
         pages = [stack.enter_context(server.asking(f"c{number}", "never")) for number in range(STREAMS)]
         for page in pages:
             page.read_until("first ")
+        begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         with ThreadPoolExecutor(STREAMS) as pool:
             ends = list(pool.map(_end_of, pages))
+        cut = time.monotonic() - begin
         assert ends == ["cut"] * STREAMS, "an end that looks complete would end the answer on the page"
         server.process.wait(PATIENCE)
+        exit_ = time.monotonic() - begin
+        measured(name, "pages", cut)
+        measured(name, "exit", exit_)
+        assert cut < AT_ONCE, "pages resume at another process, so nothing is waited for"
+        assert DRAIN < exit_ < DRAIN + AT_ONCE, "agents have as long as `drain`"
         assert [server.has_left(f"c{number}") for number in range(STREAMS)] == [True] * STREAMS
 
 
