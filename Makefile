@@ -77,17 +77,22 @@ test-browser: install ## run the tests with a real browser
 test-pythons: install ## run unit tests on other Pythons, and over plain ASGI
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -) $(RUN) python -m scripts.other_pythons $(PYTHONS)
 
-test-redis: install ## run tests of the server with agents behind a queue in Redis
-	USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) -m external_agents
-
 # Debian's packages would start their services: in runlevel 1 they do not. A program that is missing fails its tests where apt can
 # install it; elsewhere they are skipped, and the end of the stage counts them with the reason.
 APT := RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq
-APT_PROXIES = $(APT) install --no-install-recommends $(PROXIES) >/dev/null
+APT_INSTALL = $(APT) install --no-install-recommends $(1) >/dev/null
 APT_CAN := $(shell test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 1)
+WITH_APT = $(if $(APT_CAN),@$(call APT_INSTALL,$(1)) || { $(APT) update && $(call APT_INSTALL,$(1)); })
+
+test-redis: install ## run tests of the server with agents behind a queue in Redis, and those of the store with Debian's Redis
+	USECHAT_TEST_AGENTS=external $(RUN) pytest $(WAITING) -m external_agents
+	$(call WITH_APT,redis-server)
+	@if program=$$(command -v redis-server); then set -x; USECHAT_REDIS_SERVER=$$program $(RUN) pytest $(WAITING) \
+		tests/contracts/test_run_stores.py tests/runs/redis -k 'redis and not valkey and not 6.2'; \
+	else echo 'skipped: there is no redis-server on this machine'; fi
 
 test-deploy: install ## run usechat behind real proxies, on other servers, with a clock that jumps and a full disk
-	$(if $(APT_CAN),@$(APT_PROXIES) || { $(APT) update && $(APT_PROXIES); })
+	$(call WITH_APT,$(PROXIES))
 	$(UV) pip install --quiet --no-config --python .venv --target build/web_frameworks -r tests/deploy/frameworks.txt
 	USECHAT_REQUIRE_PROGRAMS=$(APT_CAN) $(UV) run --quiet --group servers pytest -n 2 --dist loadfile -m deploy
 
