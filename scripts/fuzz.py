@@ -47,7 +47,8 @@ def install_releases(names: Sequence[str]) -> Path:
         if not re.fullmatch(r"[567]\.\d+\.\d+", name):
             raise SystemExit(f"FUZZ_RELEASES: {name!r} is not a release such as 6.0.150")
     EXTRA_RELEASES.mkdir(exist_ok=True)
-    shutil.copy(NODE_DIRECTORY / "judge.mjs", EXTRA_RELEASES)
+    for file in ("judge.mjs", ".npmrc"):
+        shutil.copy(NODE_DIRECTORY / file, EXTRA_RELEASES)
     manifest = json.loads((NODE_DIRECTORY / "package.json").read_text(encoding="utf-8"))
     manifest["dependencies"] |= {f"ai-{name}": f"npm:ai@{name}" for name in names}
     (EXTRA_RELEASES / "package.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
