@@ -43,7 +43,7 @@ def test_open_opens_the_page_in_the_browser(tmp_path: Path, monkeypatch: pytest.
 def test_without_a_build_there_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("usechat.cli.demo.files", lambda _package: tmp_path)
+    monkeypatch.setattr("usechat.demo.command.files", lambda _package: tmp_path)
     assert main(["demo"]) == 2
     assert capsys.readouterr().err == "usechat: the page is not built; in a checkout `make page` builds it\n"
 

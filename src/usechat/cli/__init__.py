@@ -31,7 +31,6 @@ _COMMANDS: Final = {
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
     "chats": "list, show, export, import and delete stored chats",
     "docs": "search the documentation, offline",
-    "demo": "serve a tour of what a chat can show, and answers about usechat",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from usechat.runs.settings import Settings
     from usechat.server.app import EndpointsApp
 
-__all__ = ["add_arguments", "add_kinds", "listed", "plan_of", "run", "serve"]
+__all__ = ["add_arguments", "add_kinds", "listed", "plan_of", "run"]
 
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page, with routes to resume an answer, stop it and read its state. OBJECT is one of:
@@ -208,12 +208,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def run(options: Namespace) -> int:
-    """Serve until the process gets a signal to exit; return the exit code."""
-    return serve(options)
-
-
-def serve(options: Namespace, *, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> int:
-    """Serve what the options name; return the exit code. The page has the title and suggestions of the options, too."""
+    """Serve what the options name; return the exit code."""
     from usechat.cli.announcement import Announcement
     from usechat.cli.plan import FACTORY, hand_to_workers
     from usechat.server import uvicorn
@@ -223,7 +218,7 @@ def serve(options: Namespace, *, title: str = "", description: str = "", suggest
         options.target, *options.further = named
     _validate_agents(options)
     _validate_further(options)
-    plan = plan_of(options, title, description, suggestions)
+    plan = plan_of(options)
     if metrics_sockets := _listen_for_metrics(options):
         plan = msgspec.structs.replace(plan, metrics_port=metrics_sockets[0].getsockname()[1])
     served = _make_app(plan)
@@ -305,7 +300,7 @@ def _greeting_text(plan: "Plan", served: "Served", address: _Address, log_format
     return "".join(lines)
 
 
-def plan_of(options: Namespace, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
+def plan_of(options: Namespace) -> "Plan":
     """Return the plan that the options of a command make."""
     from usechat.cli.plan import Plan
 
@@ -315,10 +310,8 @@ def plan_of(options: Namespace, title: str = "", description: str = "", suggesti
         "options": _kind_options(options),
         # What another process has answered, this one would not know.
         "remembers": options.redis is None and options.workers == 1,
-        "title": getattr(options, "title", None) or title,
-        "description": getattr(options, "description", None) or description,
         "further": tuple(getattr(options, "further", ())),
-        "suggestions": tuple(getattr(options, "suggestion", ())) or suggestions,
+        "suggestions": tuple(getattr(options, "suggestion", ())),
         "inspector": getattr(options, "inspector", None) or getattr(options, "reload", None),
     }
     return Plan(**{name: value for name, value in fields.items() if value is not None})

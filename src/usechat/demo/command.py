@@ -7,13 +7,13 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final
 
+from usechat.cli import main
 from usechat.cli import options as read
-from usechat.cli import serve
-from usechat.cli.parser import CommandParser
 from usechat.errors import MissingDependency, PageMissing
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["HELP", "add_arguments", "run"]
 
+HELP: Final = "serve a tour of what a chat can show, and answers about usechat"
 _DESCRIPTION: Final = """\
 Serve a tour of what a chat can show, and a flow that answers questions about usechat from its own documentation, with
 the chat page. The demo works offline and without an API key: its agents follow a script, unless you name a real model
@@ -54,8 +54,6 @@ def run(options: Namespace) -> int:
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
     from usechat.demo.app import SUGGESTIONS, TITLE, describe
 
-    as_served = CommandParser("usechat demo", "usechat demo")
-    serve.add_arguments(as_served)
-    opening = ["--open"] if options.open else []
-    serve_options = as_served.parse_args([_TARGET, "--inspector", "--port", str(options.port), *opening])
-    return serve.serve(serve_options, title=TITLE, description=describe(options.model), suggestions=SUGGESTIONS)
+    page = ["--title", TITLE, "--description", describe(options.model), "--inspector"]
+    page += [argument for text in SUGGESTIONS for argument in ("--suggestion", text)]
+    return main(["serve", _TARGET, "--port", str(options.port), *page, *(["--open"] if options.open else [])])
