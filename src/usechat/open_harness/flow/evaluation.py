@@ -12,11 +12,8 @@ item. The answer has ``{"value": …}``, ``{"error": …}`` or, for a value that
 
 import contextlib
 import json
-import os
-import select
 import struct
 import sys
-import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
@@ -30,12 +27,6 @@ _KEPT_EXPRESSIONS: Final = 1024
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
 """The address space of an evaluator. Python and jsonata take about a tenth of it."""
 _LENGTH: Final = struct.Struct(">I")
-_ATTENTIVE_SECONDS: Final = 0.0005
-"""For how long an evaluator looks for the next request before it sleeps."""
-_WANTED_SECONDS: Final = 0.0005
-"""How long it takes to get the processor back if another process wants it."""
-_BUSY_SECONDS: Final = 0.1
-"""For how long a machine counts as busy on which another process wanted the processor."""
 
 
 @lru_cache(maxsize=_KEPT_EXPRESSIONS)
@@ -138,39 +129,16 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
-class _Attention:
-    """Looks for the next request for a moment, unless other processes want the processor.
-
-    A node that runs for each item of a list sends the next request a fraction of a millisecond after an answer. In a
-    virtual machine, to wake a processor that has fallen asleep meanwhile takes as long as to evaluate an expression.
-    """
-
-    def __init__(self) -> None:
-        # Windows cannot ask whether others want the processor.
-        self._sleeps_until = 0.0 if hasattr(os, "sched_yield") else float("inf")
-
-    def wait_briefly(self) -> None:
-        now = time.perf_counter()
-        end = now + _ATTENTIVE_SECONDS
-        while self._sleeps_until < now < end and not select.select([sys.stdin], [], [], 0)[0]:
-            os.sched_yield()
-            before, now = now, time.perf_counter()
-            if now - before > _WANTED_SECONDS:
-                self._sleeps_until = now + _BUSY_SECONDS
-
-
 def _serve() -> None:
     import jsonata  # noqa: F401 (before the first request, whose time is limited)
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
     values: dict[str, Any] = {}
-    attention = _Attention()
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         request = _DECODER.decode(frame.decode())
         shared = _learn(values, request)
         write_frame(sys.stdout.buffer, _answers(request, shared).encode())
-        attention.wait_briefly()
 
 
 if __name__ == "__main__":
