@@ -112,35 +112,41 @@ async def test_for_each_runs_the_target_once_for_each_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goes_on", "status", "iterations"),
+    ("goes_on", "status", "outputs"),
     [
-        (False, "failed", [{"item": 1, "error": "it broke"}]),
-        (True, "complete", [{"item": 1, "error": "it broke"}, {"item": 2, "error": "it broke"}]),
+        (False, "failed", {}),
+        (True, "complete", {"item": {"iterations": [{"item": item, "error": "it broke"} for item in (1, 2)]}}),
     ],
 )
 async def test_an_item_that_fails_ends_the_list_unless_the_policy_goes_on(
-    goes_on: bool, status: str, iterations: list[Any]
+    goes_on: bool, status: str, outputs: dict[str, Any]
 ) -> None:
+    """As Open Harness: a list that a failure has ended has no output."""
     described = flow(
         constant("list", [1, 2]),
         python("item", "fails", policy={"continueOnError": goes_on}),
         edges=(edge("list->item", forEach={"in": "{{ list.value }}", "as": "it"}),),
     )
     log, snapshot = await run(described)
-    assert (log.events[-1]["status"], snapshot["outputs"]["item"]) == (status, {"iterations": iterations})
+    del snapshot["outputs"]["list"]
+    assert (log.events[-1]["status"], snapshot["outputs"]) == (status, outputs)
+    assert snapshot["nodeStatus"]["item"] == ("done" if goes_on else "failed")
 
 
-async def test_a_list_that_is_none_fails_the_node() -> None:
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_list_that_is_none_ends_the_flow_whatever_the_policy_says(goes_on: bool) -> None:
     described = flow(
-        constant("a", 1), constant("b"), edges=(edge("a->b", forEach={"in": "{{ a.value }}", "as": "it"}),)
+        constant("a", 1),
+        {**constant("b"), "policy": {"continueOnError": goes_on}},
+        constant("c"),
+        edges=(edge("a->b", forEach={"in": "{{ a.value }}", "as": "it"}), edge("b->c")),
     )
     log, _ = await run(described)
-    assert log.named()[-2] == {
-        "type": "node:error",
-        "nodeId": "b",
-        "runId": "b.1",
-        "error": "forEach expects a list at {{ a.value }}",
-    }
+    error = "forEach expects a list at {{ a.value }}"
+    assert log.named()[-2:] == [
+        {"type": "node:error", "nodeId": "b", "runId": "b.1", "error": error},
+        {"type": "flow:complete", "flowName": "test", "status": "failed"},
+    ]
 
 
 def counting_loop(rounds: int, maximum: int) -> dict[str, Any]:
@@ -184,6 +190,18 @@ async def test_a_loop_that_reaches_its_maximum_fails_its_target() -> None:
         {"type": "node:error", "nodeId": "count", "runId": "count.3", "error": "Loop edge check -> count exceeded 2"},
         {"type": "flow:complete", "flowName": "test", "status": "failed"},
     ]
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+async def test_a_loop_that_reaches_its_maximum_ends_the_flow_at_once(is_parallel: bool) -> None:
+    """As Open Harness: whatever the policy of its target says, and no other edge fires."""
+    count, check, end = counting_loop(100, 2)["nodes"]
+    again = edge("check->count", when="check.value < 100", maxIterations=2)
+    edges = (edge("count->check"), again, edge("check->end", when="check.value = 2"))
+    described = flow(end, {**count, "policy": {"continueOnError": True}}, check, edges=edges)
+    log, snapshot = await run({**described, "parallel": is_parallel})
+    assert log.brief()[-4:] == ["loop:iterate 2", "node:start count.3", "node:error count.3", "flow:complete failed"]
+    assert snapshot["nodeStatus"] == {"end": "pending", "count": "failed", "check": "done"}
 
 
 async def test_state_is_shared_and_its_changes_are_told() -> None:

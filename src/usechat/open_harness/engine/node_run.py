@@ -137,6 +137,9 @@ def _item_scope(items: Sequence[Any], index: int, name: str) -> Scope:
 class NodeRun:
     """One node, in a separate task. ``failed`` says how it ended, unless it was stopped."""
 
+    ends_flow = False
+    """Whether the flow fails with the node."""
+
     def __init__(
         self,
         run: FlowRun,
@@ -181,6 +184,7 @@ class NodeRun:
     def _settle(self, output: Any) -> None:
         self._run.state.outputs[self.node.id] = output
         self._run.state.node_status[self.node.id] = "failed" if self.failed else "done"
+        self.ends_flow = self.failed and not self.node.policy.continue_on_error
 
     async def _run_for_each(self, edges: list[Edge]) -> None:
         try:
@@ -188,6 +192,7 @@ class NodeRun:
         except Exception as error:
             self._fault = error
             await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
+            self.ends_flow = True  # as in Open Harness, whose policy is about the node: it has not run
             return
         iterations = self._iterations_before_pause(items)
         self._run.state.outputs[self.node.id] = {"iterations": iterations}
@@ -203,6 +208,8 @@ class NodeRun:
             self._run.growing.discard(self.node.id)
         self.failed = self.failed and not self.node.policy.continue_on_error
         self._settle({"iterations": iterations})
+        if self.failed:  # as in Open Harness: only a list that has ended has an output
+            del self._run.state.outputs[self.node.id]
 
     def _iterations_before_pause(self, items: list[Any]) -> list[dict[str, Any]]:
         """Return the results from before a pause, so that their items do not run twice."""

@@ -48,6 +48,9 @@ class Scheduler:
                 if await self._settle_ended():
                     return True
             return False
+        except _LoopEnded as ended:
+            await self._fail(ended)
+            return True
         except asyncio.CancelledError:
             self._on_cancelled()
             raise
@@ -144,7 +147,7 @@ class Scheduler:
                 if not node_run.task.cancelled():
                     node_run.task.result()
                 continue  # it was stopped; one that was stopped after its end has ended
-            if node_run.failed and not node_run.node.policy.continue_on_error:
+            if node_run.ends_flow:
                 return True
             await self._fire_edges(node_run.node)
         return False
@@ -175,7 +178,19 @@ class Scheduler:
             count = state.loop_counters[edge.key]
             self._run.emit({"type": "loop:iterate", **ids, "iteration": count})
             if count >= edge.max_iterations:
-                # As Open Harness does it: the round that reaches the number does not take place.
-                self._faults[edge.to] = NodeFailed(
-                    f"Loop edge {edge.from_} -> {edge.to} exceeded {edge.max_iterations}"
-                )
+                raise _LoopEnded(edge)
+
+    async def _fail(self, ended: "_LoopEnded") -> None:
+        """Let the node at which a loop has ended say why the flow fails."""
+        if self._run.state.status == "running":  # it was neither paused nor stopped meanwhile
+            node_run = NodeRun(self._run, self._run.graph.nodes[ended.edge.to], fault=ended)
+            self._running.append(node_run)
+            await asyncio.wait([node_run.task])
+
+
+class _LoopEnded(NodeFailed):
+    """Says that a loop reached its limit. As in Open Harness, that round does not take place, and nothing else does."""
+
+    def __init__(self, edge: Edge) -> None:
+        super().__init__(f"Loop edge {edge.from_} -> {edge.to} exceeded {edge.max_iterations}")
+        self.edge = edge
