@@ -252,7 +252,7 @@ def test_a_file_without_a_name_is_called_like_the_file(tmp_path: Path) -> None:
     ("name", "mend"),
     [
         ("mock.agent", 'Add your own: registry.add("mock.agent", function), --registry my_module:registry'),
-        ("agnet", "Did you mean agent?"),
+        ("agnet", "Did you mean agent? Or add your own: registry"),
         ("condition.equals", "an older type of Open Harness: write its condition as `when` of the edges behind it"),
         ("control.foreach", "an older type of Open Harness: write `forEach: {in, as}` at the edge into the node"),
         ("http.get", "an older type of Open Harness: use python, with a function that makes the request"),

@@ -229,11 +229,12 @@ class FlowReader:
         """Return what to do about a type that is not in the registry."""
         names = self._registry.names()
         there_are = f'there is no type "{node_type}"; there are {", ".join(names)}'
+        own = f'dd your own: registry.add("{node_type}", function), --registry my_module:registry'
         if older := _OLDER_TYPES.get(node_type):
-            return f"{there_are}. It is an older type of Open Harness: {older}"
+            return f"{there_are}. It is an older type of Open Harness: {older}. Or a{own}"
         if misspelt := difflib.get_close_matches(node_type, names, 1, 0.75):
-            return f"{there_are}. Did you mean {misspelt[0]}?"
-        return f'{there_are}. Add your own: registry.add("{node_type}", function), --registry my_module:registry'
+            return f"{there_are}. Did you mean {misspelt[0]}? Or a{own}"
+        return f"{there_are}. A{own}"
 
     def _policy(self, node: Mapping[str, Any], place: Place, owner: str) -> Policy:
         value = self._object(node, "policy", place, owner)
