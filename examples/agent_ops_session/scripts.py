@@ -25,7 +25,7 @@ class Stage(Protocol):
     async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask people whether a tool may run; return their resolution.
 
-        ``actionId: approve`` approves this call, ``allow_session`` all of its tool.
+        ``actionId`` says for how long it was approved: the keys of ``APPROVED``.
         """
         ...
 
@@ -63,6 +63,11 @@ class Play:
 
 
 ARGS = {"path": "README.md"}
+APPROVED = {
+    "approve": "Approved.",
+    "allow_session": "Approved for this session.",
+    "allow_always": "Approved for good.",
+}
 
 
 async def echo(play: Play, text: str) -> None:
@@ -197,9 +202,9 @@ async def ask_for_approval(play: Play, _rest: str) -> None:
     play.write("May I?")
     play.tool("1", "running", args=ARGS)
     decision = await play.stage.approve("read_file", ARGS)
-    if (action := decision.get("actionId")) in ("approve", "allow_session"):
+    if text := APPROVED.get(str(decision.get("actionId"))):
         play.tool("1", "completed", args=ARGS, result="# Agent Ops")
-        play.write("Approved." if action == "approve" else "Approved for this session.")
+        play.write(text)
     else:
         reason = str(decision.get("value")).lower()  # an `answer` of true is the reason "true" of a denial
         play.tool("1", "error", args=ARGS, error=f"Denied: {reason}")

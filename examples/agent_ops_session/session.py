@@ -23,6 +23,12 @@ Release: TypeAlias = Literal["early", "later"]
 
 _CHANNEL_KEYS = ("channelType", "channelId")
 _UNSENT = 256 * 1024
+_ACTIONS = (
+    ("allow_once", "Allow", "Run the tool once and continue."),
+    ("allow_session", "Allow for Session", "Run the tool and remember this choice for this session."),
+    ("allow_always", "Always Allow", "Run the tool and remember this choice for future tool calls."),
+    ("cancel", "Cancel", "Cancel this tool call."),
+)
 
 
 class Prompt(NamedTuple):
@@ -267,9 +273,9 @@ class Session:
 
     async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
         invocation_id = f"invocation-{next(self._numbers)}"
-        labels = {"approve": "Approve", "allow_session": "Allow for this session", "deny": "Deny"}
-        actions = [{"id": each, "label": label} for each, label in labels.items()]
-        prompt = {"id": invocation_id, "sessionId": self.session_id, "type": "approval", "title": f"Run {tool_name}?"}
+        actions = [{"id": each, "label": label, "description": text} for each, label, text in _ACTIONS]
+        prompt = {"id": invocation_id, "sessionId": self.session_id, "type": "approval"}
+        prompt |= {"title": "Action requires approval", "body": "Read a file of the workspace."}
         context = {"invocationId": invocation_id, "toolId": tool_name, "params": args}
         question = {"type": "interactive_prompt", "prompt": {**prompt, "actions": actions, "context": context}}
         decision: Mapping[str, Any] = await self._wait_for(invocation_id, question)

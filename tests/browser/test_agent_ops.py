@@ -10,6 +10,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from examples.agent_ops_demo import gateway_to, make_token
+from examples.agent_ops_session.server import Sessions
 from tests.agent_ops.directories import sqlite
 from tests.agent_ops.gateways import upstream
 from tests.browser.building import EXAMPLES, front_end
@@ -20,10 +21,11 @@ from usechat.agent_ops.access.directory import SessionDirectory
 
 
 class Demo(NamedTuple):
-    """Where the gateway is, and a token for it."""
+    """Where the gateway is, a token for it, and the sessions behind it."""
 
     url: str
     token: str
+    sessions: Sessions
 
 
 class Both:
@@ -52,9 +54,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     with upstream() as behind:
         token = behind.run(token_in(url))
         directory = SessionDirectory(url)
-        gateway = gateway_to(behind.start().url, directory)
+        sessions = behind.start()
+        gateway = gateway_to(sessions.url, directory)
         with serving({"page": gateway, "": Both(gateway, files)}) as served:
-            yield Demo(f"http://127.0.0.1:{served.port}", token)
+            yield Demo(f"http://127.0.0.1:{served.port}", token, sessions)
             served.run(directory.close()).result(10)
 
 
@@ -119,21 +122,37 @@ def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: O
     expect(page.get_by_role("button", name="Read file Done")).to_be_visible()
     wait_until_idle(page)
     ask(page, "ask")
-    page.get_by_role("button", name="Approve", exact=True).click()
+    card = page.get_by_role("group", name="Allow: Deploy to production?")
+    expect(card.get_by_role("button")).to_have_text(["Decline", "yes", "no"])
+    card.get_by_role("button", name="yes", exact=True).click()
     wait_until_idle(page)
+    expect(page.get_by_text("You answered: yes").last).to_be_visible()
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
 @pytest.mark.parametrize(
-    ("button", "text"),
-    [("Approve", "Approved."), ("Allow for this session", "Approved for this session."), ("Deny", "Denied: none")],
+    ("button", "text", "action"),
+    [
+        ("Allow", "Approved.", {}),
+        ("Allow for Session", "Approved for this session.", {"actionId": "allow_session"}),
+        ("Always Allow", "Approved for good.", {"actionId": "allow_always"}),
+        ("Cancel", "Denied: none", None),
+    ],
 )
-def test_our_page_approves_or_denies_a_tool_of_the_session(
-    open_page: OpenPage, demo: Demo, button: str, text: str
+def test_our_page_offers_the_actions_of_the_session_and_the_plain_yes_is_once(
+    open_page: OpenPage, demo: Demo, button: str, text: str, action: dict[str, str] | None
 ) -> None:
     page = open_page(f"{demo.url}/page/?session_id=demo")
     page.get_by_label("Bearer token").fill(demo.token)
     ask(page, "approve")
-    page.get_by_role("button", name=button, exact=True).click()
+    card = page.get_by_role("group", name="Allow: Action requires approval")
+    for shown in ("Read a file of the workspace.", "Read file", "README.md", "This needs your approval."):
+        expect(card.get_by_text(shown, exact=True)).to_be_visible()
+    expect(card.get_by_role("button")).to_have_text(["Cancel", "Allow for Session", "Always Allow", "Allow"])
+    card.get_by_role("button", name=button, exact=True).click()
     wait_until_idle(page)
     expect(page.get_by_text(text).last).to_be_visible()
+    command = demo.sessions["demo"].commands[-1][1]
+    assert {key: command[key] for key in ("type", "actionId") if key in command} == (
+        {"type": "deny-action"} if action is None else {"type": "approve-action", **action}
+    )

@@ -5,6 +5,7 @@ import { isUnfinished, pretty, toolName, toolTitle, type ToolPart } from "../par
 import { Button } from "../ui/button";
 import { classes } from "../ui/classes";
 import { asText, asTitle } from "../words";
+import { consentIn, type Consent } from "./consent";
 import { CopyButton } from "./copy-button";
 import { inWords, useDuration } from "./duration";
 import { focusPrompt } from "./prompt-input";
@@ -67,14 +68,17 @@ export function Tool({ id, part, live, asked, approve, answer }: Props) {
   if (part.state === "approval-requested" && approve) {
     return (
       <Card part={part}>
-        <Approval title={toolTitle(part)} input={part.input} decide={(approved, reason) => approve(part.approval.id, approved, reason)} />
+        <Approval consent={consentIn(name, toolTitle(part), part.input)} decide={(approved, reason) => approve(part.approval.id, approved, reason)} />
       </Card>
     );
   }
   if (answer && approval) {
     return (
       <Card part={part}>
-        <Approval title={asTitle(approval.name)} input={approval.input} decide={(approved, reason) => answer(part, { approved, reason })} />
+        <Approval
+          consent={consentIn(approval.name, asTitle(approval.name), approval.input)}
+          decide={(approved, reason) => answer(part, { approved, reason })}
+        />
       </Card>
     );
   }
@@ -239,30 +243,33 @@ function Field({ title, value }: { title: string; value: unknown }) {
 }
 
 /** A call that needs consent: what would run, with which values, the two answers, and those that its system adds. */
-function Approval({ title, input, decide }: { title: string; input: unknown; decide: (approved: boolean, reason?: string) => void }) {
+function Approval({ consent, decide }: { consent: Consent; decide: (approved: boolean, reason?: string) => void }) {
   const press = (approved: boolean, reason?: string) => {
     decide(approved, reason);
     focusPrompt(); // the button that has the focus goes away
   };
-  const prompt = promptIn(input);
+  const { heading, body, values, yes, no, choices } = consent;
   return (
-    <div role="group" aria-label={`Allow: ${title}?`} className="text-sm">
+    <div role="group" aria-label={`Allow: ${heading}`} className="text-sm">
       <p className="flex items-center gap-2 pb-3 text-base font-semibold">
         <CircleHelp aria-hidden="true" className="icon size-4 shrink-0 text-busy" />
-        <span dir="auto">{prompt ?? `${title}?`}</span>
+        <span dir="auto">{heading}</span>
       </p>
-      {prompt === undefined && <Values input={input} />}
+      {body !== undefined && <p className="pb-3 whitespace-pre-wrap" dir="auto">{body}</p>}
+      <Values input={values} />
       <div className="flex flex-wrap items-center justify-end gap-2">
-        <span className="mr-auto text-soft">{prompt === undefined ? "This needs your approval." : ""}</span>
-        <Button onClick={() => press(false)}>Deny</Button>
-        {furtherApprovals(input).map(({ id, label }) => (
-          <Button key={id} onClick={() => press(true, id)}>
+        <span className="mr-auto text-soft">{values === undefined ? "" : "This needs your approval."}</span>
+        <Button onClick={() => press(false)}>{no}</Button>
+        {choices.map(({ label, reason, description }) => (
+          <Button key={reason} title={description} onClick={() => press(true, reason)}>
             {label}
           </Button>
         ))}
-        <Button kind="primary" onClick={() => press(true)}>
-          Approve
-        </Button>
+        {yes !== undefined && (
+          <Button kind="primary" onClick={() => press(true)}>
+            {yes}
+          </Button>
+        )}
       </div>
     </div>
   );
@@ -273,19 +280,4 @@ function approvalIn(part: ToolPart): { name: string; input: unknown } | undefine
   if (toolName(part) !== "approval" || typeof part.input !== "object" || part.input === null) return undefined;
   const { approvalId, toolName: name, input } = part.input as Record<string, unknown>;
   return typeof approvalId === "string" && typeof name === "string" ? { name, input } : undefined;
-}
-
-/** Return the ways to approve beside the plain one that a session of Agent Ops offers, such as `allow_session`. */
-function furtherApprovals(input: unknown): { id: string; label: string }[] {
-  const actions = (input as { prompt?: { actions?: unknown } } | undefined)?.prompt?.actions;
-  if (!Array.isArray(actions)) return [];
-  return actions
-    .filter((action) => typeof action?.id === "string" && action.id.startsWith("allow_"))
-    .map(({ id, label }) => ({ id, label: typeof label === "string" ? label : asTitle(id) }));
-}
-
-/** Return the question that a flow asks in its approval request, if it asks one. */
-function promptIn(input: unknown): string | undefined {
-  const prompt = typeof input === "object" && input !== null && "prompt" in input ? input.prompt : undefined;
-  return typeof prompt === "string" ? prompt : undefined;
 }
