@@ -1,6 +1,7 @@
 """How what a request holds becomes the input of a flow."""
 
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from tests.open_harness.flow_runs import FLOWS, constant, echo, edge, flow
 from tests.open_harness.scripted_models import Script
 from tests.open_harness.test_transport import chunks_of, errors
+from usechat import Turn
 from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.protocol.request import ChatRequest
+from usechat.turn import current_context
 
 
 def reading(*keys: str, name: str = "test") -> dict[str, Any]:
@@ -192,6 +195,49 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
     for chat_id in ("c", "d"):
         await chunks_of(transport, ChatRequest.parse({"id": chat_id, "messages": [message]}))
     assert len([line for line in caplog.messages if "flow.input.topic" in line]) == 1
+
+
+async def test_a_function_that_makes_runtimes_is_asked_for_the_first_one_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    described = flow({"id": "a", "type": "constant", "input": {"value": 1}}, name="made ahead")
+    made: list[FlowRuntime] = []
+
+    def runtime() -> FlowRuntime:
+        made.append(FlowRuntime(described))
+        return made[-1]
+
+    transport = OpenHarnessChatTransport(runtime)
+    [line] = caplog.messages
+    assert line.startswith(DEAF.format("made ahead"))
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+    for chat_id in ("c", "d"):
+        await chunks_of(transport, ChatRequest.parse({"id": chat_id, "messages": [message]}))
+    assert [each.get_snapshot()["status"] for each in made] == ["complete", "complete"]
+    assert caplog.messages == [line]
+
+
+async def test_a_function_that_cannot_be_called_at_the_start_makes_the_runtime_of_each_turn() -> None:
+    turns: list[str] = []
+
+    def of_turn(turn: Turn) -> FlowRuntime:
+        turns.append(turn.chat_id)
+        return FlowRuntime(reading("message"))
+
+    async def later() -> FlowRuntime:
+        return of_turn(current_context().turn)
+
+    def in_a_turn() -> FlowRuntime:
+        return of_turn(current_context().turn)
+
+    factories: list[Any] = [of_turn, later, in_a_turn, partial(later)]
+    for factory in factories:
+        transport = OpenHarnessChatTransport(factory)
+        assert turns == []
+        message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+        await chunks_of(transport, ChatRequest.parse({"id": "c", "messages": [message]}))
+        assert turns == ["c"]
+        turns.clear()
 
 
 @pytest.mark.parametrize(

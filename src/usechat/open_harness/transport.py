@@ -1,10 +1,13 @@
 """The chat transport for flows: each turn starts a flow, resumes the paused one, or joins the running one."""
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from types import FunctionType
 from typing import Final, TypeAlias
 
 from usechat import AdapterSource, ChatRequest, Turn
@@ -41,7 +44,8 @@ BUSY: Final = "The flow is busy with another chat. Please try again later."
 class OpenHarnessChatTransport:
     """Answers chats with flows. It is a chat transport and a source: give it to ``ChatApp`` or ``chat_response``.
 
-    ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. The flow's input is
+    ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. A function without
+    arguments makes the first one at once: the log names what the flow reads and no request has. The flow's input is
     ``message``, ``messages``, ``files``, ``chatId`` and the application's own fields of the request body; ``input``
     names the sources of further keys, as in ``{"topic": "text", "depth": "body.depth"}``. The chat's next message
     resumes a paused flow. A message that comes while the flow runs is sent to the running node, and the answer
@@ -69,8 +73,9 @@ class OpenHarnessChatTransport:
         generate_message_id: Callable[[], str] | None = None,
     ) -> None:
         self._runtime = runtime
+        self._first = _made_ahead(runtime)
         self._inputs = FlowInputs(input)
-        if (flow := _flow_of(runtime)) is not None:
+        if (flow := _flow_of(runtime) or _flow_of(self._first)) is not None:
             self._inputs.prepare(flow)
         self._send_reasoning = send_reasoning
         self._send_step_markers = send_step_markers
@@ -182,6 +187,9 @@ class OpenHarnessChatTransport:
     async def _make(self, turn: Turn) -> Runtime:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
             return self._runtime
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         try:
             instance = self._runtime(turn) if _takes_turn(self._runtime) else self._runtime()
             runtime = await instance if inspect.isawaitable(instance) else instance
@@ -240,6 +248,23 @@ def _takes_turn(factory: RuntimeFactory) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(factory).parameters.values()
     return any(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)
+
+
+def _made_ahead(factory: Runtime | RuntimeFactory) -> Runtime | None:
+    """Return the runtime of the first turn, so that the log names at the start what the flow lacks.
+
+    ``None`` for a factory of flows, which tells its flow itself, and for a function that needs a turn or fails: the
+    first turn reports it.
+    """
+    if not isinstance(factory, FunctionType | partial) or inspect.iscoroutinefunction(factory):
+        return None
+    with contextlib.suppress(Exception):
+        if not _takes_turn(factory):
+            instance = factory()
+            if inspect.iscoroutine(instance):
+                instance.close()
+            return instance if isinstance(instance, Runtime) else None
+    return None
 
 
 def _flow_of(runtime: object) -> FlowDefinition | None:
