@@ -115,15 +115,27 @@ def test_a_formula_between_single_dollars_is_drawn_and_a_price_is_not(open_page:
     expect(answer.locator("code")).to_have_text("$y$")
 
 
-def test_a_tool_of_genkit_that_ran_although_it_was_denied_says_so(open_page: OpenPage) -> None:
+@pytest.mark.parametrize(
+    ("tool", "title", "output"),
+    [("delete", "Delete", "Rome is still there"), ("careless", "Careless", "Rome is gone")],
+    ids=["one that tests approved", "one that only tests resumed"],
+)
+def test_what_a_denied_tool_of_genkit_returned_is_shown_and_not_that_it_has_run(
+    open_page: OpenPage, tool: str, title: str, output: str
+) -> None:
+    """Nothing on the wire tells the two apart."""
     with page_served(GenkitChatTransport(scripted.stateless, interrupts="approval")) as served:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/")
-        ask(page, "delete")
+        ask(page, tool)
         page.get_by_role("button", name="Deny", exact=True).click()
         wait_until_idle(page)
-        page.get_by_role("button", name="Used 2 tools").click()
-        page.get_by_role("button", name="Delete Done Ran after denial").click()
-        expect(page.get_by_role("group", name="Output value")).to_have_text("Rome is still there")
+        for group in page.get_by_role("button", name="Used 2 tools").all():
+            group.click()
+        expect(page.get_by_role("button", name=f"{title} Done")).to_have_count(0)
+        expect(page.get_by_role("button", name=f"{title} Denied")).to_have_count(2)
+        page.get_by_role("button", name=f"{title} Denied Returned an output").click()
+        expect(page.get_by_role("group", name="Output value")).to_have_text(output)
+        expect(page.get_by_text("only this says whether it did its work")).to_be_visible()
 
 
 def test_outputs_of_genkit_that_only_their_order_tells_apart_are_marked(open_page: OpenPage) -> None:

@@ -32,7 +32,7 @@ from usechat import errors
 from usechat.turn import current_turn
 
 MODEL: Final = "scripted"
-TOOLS: Final = ["weather", "broken", "delete", "wait", "nothing", "never", "twice"]
+TOOLS: Final = ["weather", "broken", "delete", "wait", "nothing", "never", "twice", "careless"]
 STARTED: list[str] = []
 """Tools that wait."""
 CANCELLED: list[str] = []
@@ -91,6 +91,14 @@ async def delete(place: City, ctx: ToolRunContext) -> str:
 
 
 @ai.tool()
+async def careless(place: City, ctx: ToolRunContext) -> str:
+    """A tool that takes every restart as an approval."""
+    if not ctx.is_resumed():
+        raise Interrupt({"reason": "This cannot be undone."})
+    return f"{place.city} is gone"
+
+
+@ai.tool()
 async def twice(place: City, ctx: ToolRunContext) -> str:
     """A tool that asks a second time."""
     if (ctx.resumed_metadata or {}).get("reason") != "Really.":
@@ -144,6 +152,7 @@ SCRIPTS: Final[dict[str, list[list[Part]]]] = {
         [Part(text="May I?"), request("delete", "Rome"), request("weather", "Oslo")],
         [Part(text="Thanks.")],
     ],
+    "careless": [[Part(text="May I?"), request("careless", "Rome")], [Part(text="Thanks.")]],
     "twins": [[Part(text="May I?"), request("delete", "Rome"), request("delete", "Paris")], [Part(text="OUTPUTS")]],
     "beside": [
         [Part(text="May I?"), request("delete", "Rome"), request("nothing", "Oslo"), request("never", "Oslo")],

@@ -199,10 +199,10 @@ def test_progress_of_a_denied_call_is_not_shown() -> None:
     assert said(*tools, known=calls, denied={"c1"}) == [p.ToolDenied("c1", tool_name="delete")]
 
 
-def test_a_denied_tool_that_was_run_again_shows_its_output_as_a_call_apart() -> None:
+def test_what_a_denied_tool_returned_is_shown_as_a_call_apart() -> None:
     """The model is told that output, and no release of the AI SDK allows an output beside a denial."""
     calls = [ToolRequest("c1", "delete", complete=True, input=ROME)]
-    mark = {"genkit": {"ranAfterDenial": True}}
+    mark = {"genkit": {"outputAfterDenial": True}}
     ran = chunk(response("Rome is gone", "delete"), role="tool")
     assert said(ran, known=calls, denied={"c1"}, restarted={"delete"}) == [
         p.ToolDenied("c1", tool_name="delete"),

@@ -164,7 +164,7 @@ async def test_the_output_of_a_denied_tool_is_shown_and_the_log_says_what_the_to
     done: Any = await answer(transport, again, message=message)
     denied, ran = (part for part in done["parts"] if part["type"] == "tool-delete")
     assert (denied["state"], ran["output"]) == ("output-denied", "Rome is still there")
-    assert ran["toolMetadata"] == {"genkit": {"ranAfterDenial": True}}
+    assert ran["toolMetadata"] == {"genkit": {"outputAfterDenial": True}}
     [line] = [line for line in caplog.messages if "resumed.approved" in line]
     assert line.startswith("the tool delete was denied and returned an output")
 

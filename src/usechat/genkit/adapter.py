@@ -171,9 +171,9 @@ class GenkitAdapter:
         self._snapshot_id: str | None = None
 
     @property
-    def ran_denied(self) -> Sequence[str]:
+    def answered_denials(self) -> Sequence[str]:
         """The names of tools that returned an output after they were denied."""
-        return self._content.ran_denied
+        return self._content.answered_denials
 
     def feed(self, event: FlowEvent) -> Iterator[parts.Part]:
         """Yield the parts of an event; nothing after the ending."""

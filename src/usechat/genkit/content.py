@@ -26,8 +26,8 @@ _KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "d
 _OUTCOMES: Final = {"interrupt", "pendingOutput"}
 _BY_ORDER: Final = {"genkit": {"matchedBy": "order"}}
 """The ``toolMetadata`` of an output that may belong to a parallel call of the same name."""
-_DENIED: Final = {"genkit": {"ranAfterDenial": True}}
-"""The ``toolMetadata`` of a call that a person denied, and whose tool ran."""
+_DENIED: Final = {"genkit": {"outputAfterDenial": True}}
+"""The ``toolMetadata`` of what the tool of a denied call returned."""
 
 
 class StreamedContent:
@@ -71,7 +71,8 @@ class ContentReader:
     ``has_unknown`` is set when a part of the content is not known; that part is skipped. ``restarted`` are the names of
     tools that were run again after a person's answer. A denied one should do nothing then, but nothing on the wire
     tells whether it did. What it returned is told to the model, so it is shown: as a separate call, because no release
-    allows an output beside a denial. ``ran_denied`` are the names of such tools.
+    allows an output beside a denial. The page does not say that the tool ran. ``answered_denials`` are the names of
+    such tools.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ContentReader:
         restarted: Container[str],
     ) -> None:
         self.has_unknown = False
-        self.ran_denied: list[str] = []
+        self.answered_denials: list[str] = []
         self._calls = calls
         self._send_data = send_data
         self._approvals = approvals
@@ -215,7 +216,7 @@ class ContentReader:
         if call.id in self._denied:
             if not is_partial:
                 yield parts.ToolDenied(call.id, tool_name=call.name)
-                yield from self._ran_denied(call, response)
+                yield from self._output_after_denial(call, response)
             return
         content = response.get("content")
         output = response.get("output", content)
@@ -228,9 +229,9 @@ class ContentReader:
             if isinstance(part, Mapping) and "media" in part:
                 yield from self.part(part)
 
-    def _ran_denied(self, call: ToolRequest, response: JsonObject) -> Iterator[parts.Part]:
+    def _output_after_denial(self, call: ToolRequest, response: JsonObject) -> Iterator[parts.Part]:
         if call.name in self._restarted:
-            self.ran_denied.append(call.name)
+            self.answered_denials.append(call.name)
             call_id, output = self._calls.new_id(), response.get("output", response.get("content"))
             yield parts.ToolCall(call_id, call.name, call.input or {}, tool_metadata=_DENIED)
             yield parts.ToolResult(call_id, output, tool_metadata=_DENIED)

@@ -116,7 +116,7 @@ class GenkitChatTransport:
         try:
             await AdapterSource(partial(self._run, restarted), lambda: adapter).drive(context)
         finally:
-            for name in adapter.ran_denied:
+            for name in adapter.answered_denials:
                 _warn_of_denied_tool(name)
 
     async def _run(self, restarted: set[str], turn: Turn) -> AsyncGenerator[FlowEvent, None]:

@@ -134,12 +134,20 @@ function Line({ part, live, isQuestion, inShort: summary }: { part: ToolPart; li
   );
 }
 
-/** What Genkit marks in the metadata of a call: it ran after a denial, or its output was matched by order alone. */
+/** What Genkit marks in the metadata of a call: an output in spite of a denial, or one that was matched by order alone. */
 function noteOf(part: ToolPart): { badge: string; sentence: string } | undefined {
-  const marks = (part as { toolMetadata?: { genkit?: Record<string, unknown> } }).toolMetadata?.genkit;
-  if (marks?.ranAfterDenial) return { badge: "Ran after denial", sentence: "This call was denied. Its tool ran again to learn this, and returned the output below." };
-  if (marks?.matchedBy === "order") return { badge: "Matched by order", sentence: "The calls of this tool have no ids, so the output may belong to another one of them." };
+  if (isAfterDenial(part)) return { badge: "Returned an output", sentence: "This call was denied. Its tool was told so, and returned the output below: only this says whether it did its work." };
+  if (marksOf(part)?.["matchedBy"] === "order") return { badge: "Matched by order", sentence: "The calls of this tool have no ids, so the output may belong to another one of them." };
   return undefined;
+}
+
+function marksOf(part: ToolPart): Record<string, unknown> | undefined {
+  return (part as { toolMetadata?: { genkit?: Record<string, unknown> } }).toolMetadata?.genkit;
+}
+
+/** Whether this is what the tool of a denied call returned. Nothing tells whether it did its work. */
+function isAfterDenial(part: ToolPart): boolean {
+  return marksOf(part)?.["outputAfterDenial"] === true;
 }
 
 const LINE = "flex min-h-11 w-full items-center gap-2 px-3 text-sm hover:bg-surface";
@@ -196,6 +204,7 @@ function Arrow({ open }: { open: boolean }) {
 
 function stateOf(part: ToolPart, live: boolean, isQuestion: boolean): State {
   const { state } = part;
+  if (isAfterDenial(part)) return STATES["output-denied"]!;
   if (state === "approval-requested") return NOT_ANSWERED;
   if (isUnfinished(part) && !live) return isQuestion ? NOT_ANSWERED : NO_RESULT;
   return STATES[state] ?? { text: state, icon: CircleHelp, colour: "text-soft" };
