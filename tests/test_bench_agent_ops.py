@@ -1,5 +1,8 @@
 """The benchmark of the gateway measures what it says. Nothing is timed."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bench.agent_ops.measure import QUICK, Figures, Rate, Way, measure
@@ -7,6 +10,8 @@ from bench.agent_ops.report import AgentOpsResults, goals, report
 from bench.machine import Circumstances
 
 pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[1]
 
 
 def figures(bare: Way, gateway: Way, *rates: Rate) -> Figures:
@@ -40,3 +45,14 @@ def test_the_report_shows_every_round_and_every_rate() -> None:
     assert "| bare WebSocket, round 1 |  3,000 |   0.10 |   1.00 |" in page
     assert "| gateway, round 1        |  3,000 |   0.35 |   5.50 |" in page
     assert "| 50         |    5.0 |   20.0 |  yes |" in page
+
+
+def test_the_specification_has_the_figures_of_the_last_measurement() -> None:
+    """After a new measurement, write its date and figures into the rows of the page."""
+    text = (ROOT / "bench" / "results" / "agent-ops.md").read_text(encoding="utf-8")
+    [date] = re.findall(r"^(\d{4}-\d\d-\d\d), ", text, re.MULTILINE)
+    [added] = re.findall(r"added per frame at 100 streams, p99 under 5 ms: (.+)$", text, re.MULTILINE)
+    [rate] = re.findall(r"first frame's p99 under 200 ms: (.+)$", text, re.MULTILINE)
+    page = (ROOT / "docs" / "specification.md").read_text(encoding="utf-8")
+    assert f"measured on {date} beside the bare session server: {added};" in page
+    assert f"measured on {date}: {rate})" in page
