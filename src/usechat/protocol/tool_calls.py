@@ -98,6 +98,7 @@ class Call:
         "approval_id",
         "approval_shown",
         "approved",
+        "at_page",
         "by_provider",
         "dynamic",
         "input",
@@ -142,6 +143,7 @@ class Call:
         self.is_question = False  # a call of the client-side tool that asks for the approval of another call
         self.restored = False  # known only from a message that the client sent
         self.is_left = False  # the source runs it on in the current step, over the end of the turn
+        self.at_page = False  # the earlier turn ended with it in the last step, open: only the page can answer it
 
     @property
     def settled(self) -> bool:
@@ -176,7 +178,7 @@ class Call:
     @property
     def waits_for_nobody_but_page(self) -> bool:
         """Tell whether the source runs nothing for this call: it is settled, denied, or asked about."""
-        return self.settled or self.denied or self.pending or self.by_provider
+        return self.settled or self.denied or self.pending or self.by_provider or self.at_page
 
     def advance(self, *new_chunks: Chunk) -> list[Chunk]:
         """Make the moves of chunks about this call, and return them; LocalProtocolError if one is not in the table."""
@@ -319,7 +321,9 @@ class ToolCalls:
             self._restore_approval(call, part)
         step = last_step(message["parts"]) if tool_parts else []
         for part in tool_parts_of({"parts": step}):
-            self.place(part["toolCallId"])
+            call = self._by_wire_id[part["toolCallId"]]
+            call.at_page = call.state is ToolState.INPUT_AVAILABLE and not call.by_provider
+            self.place(call.wire_id)
 
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:
         if call.approval_id is not None:
@@ -369,14 +373,18 @@ class ToolCalls:
             call.is_left = not call.waits_for_nobody_but_page
 
     def asks_in_step(self) -> bool:
-        """Tell whether a call of the current step waits for its approval, which the page must find there.
+        """Tell whether a call of the current step waits for the page, which must find it there.
 
-        Where the page is asked through a client-side tool, that call stands in the last step, and the one it is about
-        may stand anywhere.
+        It waits for its approval, or the page has left it open when it answered others. Where the page is asked for
+        approvals through a client-side tool, that call stands in the last step, and the one it is about anywhere.
         """
-        while self._asking and (self._asking[0].settled or not self._asking[0].pending):
+        knows_approvals = self._releases.knows("tool-approval-request")
+        while self._asking:
+            call = self._asking[0]
+            if not call.settled and (call.at_page or (call.pending and knows_approvals)):
+                return True
             self._asking.popleft()
-        return bool(self._asking) and self._releases.knows("tool-approval-request")
+        return False
 
     def streams_input(self) -> bool:
         """Tell whether the input of a call of the current step is incomplete."""

@@ -196,6 +196,22 @@ def test_text_beside_a_call_that_an_earlier_turn_left_open_stays_in_its_step() -
     assert out[1:] == [ToolOutputAvailableChunk("c1", 1), *text("1", "Done."), FinishChunk("tool-calls")]
 
 
+def test_a_call_that_the_page_has_left_open_stays_in_one_step_with_the_next_question() -> None:
+    message = continued(part_of("input-available", "run"), {"type": "step-start"}, part_of("input-available", "asked"))
+    stream = MessageStream(sdk="7", continues=message)
+    new_chunks = [
+        chunk
+        for part in (p.ToolResult("run", 1), p.Step(leaves_calls=True), p.ToolCall("again", "ask", {}))
+        for chunk in stream.send(part)
+    ]
+    assert [type(chunk) for chunk in [*new_chunks, *stream.close()]] == [
+        StartChunk,
+        ToolOutputAvailableChunk,
+        ToolInputAvailableChunk,
+        FinishChunk,
+    ], "the page posts when both are answered"
+
+
 def test_an_open_call_of_an_earlier_step_holds_no_step() -> None:
     message = continued(part_of("input-available", "loc"), {"type": "step-start"}, {"type": "text", "text": "a"})
     out = send([p.ToolCall("c2", "t", lane="x"), p.Text("b", lane="y"), p.ToolResult("c2", 1)], continues=message)
