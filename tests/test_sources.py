@@ -1,15 +1,16 @@
 """What can answer a chat, and how a turn is spoken."""
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from usechat import parts
-from usechat.errors import CannotAnswer, LocalProtocolError
+from usechat.errors import CannotAnswer, LocalProtocolError, PublicError
 from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
@@ -127,6 +128,36 @@ async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
     await as_source(agent).drive(turn)
     await asyncio.sleep(0)
     assert (output, closed, turn.stopped) == ([parts.Text("one")], [True], True)
+
+
+async def effects_of_a_thread(pause: Callable[[TurnContext], Coroutine[Any, Any, None]]) -> list[str]:
+    """Return what a generator did behind a call, whose commit waits for ``pause``."""
+    context, effects = TurnContext(ASKED), list[str]()
+    context.connect(lambda _part: None)
+    context.pause = functools.partial(pause, context)
+
+    def agent(_turn: Turn) -> Iterator[Part]:
+        yield parts.ToolCall("t1", "pay", {})
+        effects.append("paid")
+
+    with contextlib.suppress(PublicError):
+        await as_source(agent).drive(context)
+    return effects
+
+
+async def test_a_thread_whose_chat_is_lost_starts_no_tool() -> None:
+    async def lose(_context: TurnContext) -> None:
+        raise PublicError("The run was lost.")
+
+    assert await effects_of_a_thread(lose) == []
+
+
+async def test_a_thread_that_is_stopped_while_its_call_is_stored_starts_no_tool() -> None:
+    async def stop(context: TurnContext) -> None:
+        context.stop()
+        await asyncio.Event().wait()
+
+    assert await effects_of_a_thread(stop) == []
 
 
 def test_nothing_can_be_emitted_outside_a_turn() -> None:

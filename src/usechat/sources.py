@@ -513,20 +513,26 @@ def _iterate(iterator: Iterator[Any], context: TurnContext) -> None:
                 return
             part = part_of(item)
             context.send(part)
-            if not number % _AHEAD or must_commit(part):
-                _wait_for_loop(context)
+            is_due = not number % _AHEAD or must_commit(part)
+            if is_due and not _wait_for_loop(context):
+                return
     finally:
         close = getattr(iterator, "close", None)
         if close is not None:
             close()
 
 
-def _wait_for_loop(context: TurnContext) -> None:
-    """Wait in a thread until the loop has taken what was sent, and paused; not if the turn is stopped."""
+def _wait_for_loop(context: TurnContext) -> bool:
+    """Wait in a thread until the loop has taken what was sent, and paused; return whether the iterator may go on.
+
+    It may not if the turn is stopped. Raises what the pause raises: a call that could not be stored must not run.
+    """
     pausing = asyncio.run_coroutine_threadsafe(context.pause(), context.loop)
     while not context.stopped and not pausing.done():
         futures.wait([pausing], _CHECK_SECONDS)
-    pausing.cancel()
+    if not pausing.cancel():
+        pausing.result()
+    return not context.stopped
 
 
 def must_commit(part: Part) -> bool:

@@ -4,7 +4,8 @@ import asyncio
 import signal
 import socket
 import sqlite3
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -73,18 +74,30 @@ class _Agent:
             case text:
                 yield f"{len(turn.messages)}: {text}"
 
+    def answer_in_a_thread(self, turn: Turn) -> Iterator[str | parts.Part]:
+        if turn.text != "gate":
+            yield f"{len(turn.messages)}: {turn.text}"
+            return
+        yield "Half"
+        while not self._gate.exists():
+            time.sleep(_LOOK_SECONDS)
+        yield parts.ToolCall("t1", "open", {})
+        self._do("open")
 
-def _serve(listener: socket.socket, path: str, lease: float) -> None:
+
+def _serve(listener: socket.socket, path: str, lease: float, in_thread: bool) -> None:
     chats = SqlChats(path, lease=lease)
-    app = ChatApp(_Agent(path).answer, chats=chats, settings=Settings(sdk="7", disconnect="continue"), metrics=False)
+    agent = _Agent(path)
+    answer = agent.answer_in_a_thread if in_thread else agent.answer
+    app = ChatApp(answer, chats=chats, settings=Settings(sdk="7", disconnect="continue"), metrics=False)
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
 
 
 class CrashingServer(ServerProcess):
     """The process, with the requests of a page."""
 
-    def __init__(self, path: Path, *, lease: float = 30) -> None:
-        super().__init__(_serve, str(path), lease)
+    def __init__(self, path: Path, *, lease: float = 30, in_thread: bool = False) -> None:
+        super().__init__(_serve, str(path), lease, in_thread)
         self._path = path
         self._client = httpx2.Client(base_url=self.url, timeout=60)
         self._effects = Path(f"{path}.effects")

@@ -117,8 +117,9 @@ def answering(server: CrashingServer, text: str) -> Iterator["Future[Body]"]:
             raise
 
 
-def test_a_process_that_was_paused_for_too_long_starts_no_tool(start: Start) -> None:
-    first, second = start(lease=1), start(lease=1)
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_process_that_was_paused_for_too_long_starts_no_tool(start: Start, in_thread: bool) -> None:
+    first, second = start(lease=1, in_thread=in_thread), start(lease=1)
     with answering(first, "gate") as answer:
         first.pause()
         assert second.ask(post(user("u2", "Next"))).text == "3: Next", "it waits until the lease has expired"
