@@ -70,3 +70,15 @@ def test_without_a_policy_a_run_waits_only_where_readers_may_come_back(keeps_log
 def test_another_policy_is_refused_when_the_app_is_made(policy: Any) -> None:
     with pytest.raises(InvalidSetting, match="disconnect is 'cancel', 'continue' or cancel_after"):
         ChatApp(lambda _turn: "Hi", settings=Settings(disconnect=policy))
+
+
+@pytest.mark.parametrize("rule", ["Continue", "", True])
+def test_a_rule_for_crashes_that_does_not_exist_is_refused(rule: Any) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(f"after_crash is 'continue', 'ask' or 'lose', not {rule!r}")):
+        Settings(after_crash=rule)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "8", True])
+def test_a_number_of_continued_answers_that_makes_no_sense_is_refused(count: Any) -> None:
+    with pytest.raises(InvalidSetting, match=f"recover is a whole number above 0, not {count!r}"):
+        Settings(recover=count)

@@ -1,7 +1,7 @@
 """The settings of runs and of the server around them."""
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -144,7 +144,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/deploy.md``).
 
     ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or
-    :class:`~usechat.errors.UnknownRelease` for a value that makes no sense.
+    :class:`~usechat.errors.UnknownRelease` for a value that makes no sense; ``after_crash`` and ``recover`` are checked
+    here.
 
     >>> Settings(sdk="7", conflict="interrupt").keep_alive
     15
@@ -174,3 +175,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recover: int = 8
     keep_chats: float | None = None
     plain_asgi: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ``InvalidSetting`` for values that would be noticed only when a process has died."""
+        if self.after_crash is not None and self.after_crash not in get_args(AfterCrash):
+            raise InvalidSetting(f"after_crash is 'continue', 'ask' or 'lose', not {self.after_crash!r}")
+        if type(self.recover) is not int or self.recover < 1:
+            raise InvalidSetting(f"recover is a whole number above 0, not {self.recover!r}")
