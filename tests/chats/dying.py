@@ -195,6 +195,12 @@ class ServerProcess:
         """Send it a signal."""
         os.kill(int(self.process.pid or 0), number)
 
+    def terminate(self) -> None:
+        """End it with SIGTERM, and wait for its orderly end."""
+        self.signal(signal.SIGTERM)
+        self.process.join(60)
+        assert not self.process.is_alive()
+
     def kill(self) -> None:
         """End it with kill -9; do nothing if it has ended."""
         self.process.kill()

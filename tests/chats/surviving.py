@@ -113,9 +113,8 @@ def _serve(listener: socket.socket, path: str, agent: str, waits_at: str, settin
     agents = _Agents(_Life(path, waits_at))
     answer = agents.pydantic() if agent == "pydantic" else getattr(agents, agent)
     chats = SqlChats(path, lease=6)
-    uvicorn.Server(
-        uvicorn.Config(ChatApp(answer, chats=chats, settings=settings, metrics=False), log_level="critical")
-    ).run([listener])
+    app = ChatApp(answer, chats=chats, settings=settings, metrics=False, drain=0.1)
+    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
 
 
 class ChatServer(ServerProcess):
@@ -133,6 +132,10 @@ class ChatServer(ServerProcess):
     def kill(self) -> None:
         super().kill()
         self._client.close()
+
+    def stop(self) -> int:
+        """Stop the answer of the chat as its page does; return the status."""
+        return self._client.post("/api/chat/c1/stop").status_code
 
     def load(self) -> Any:
         """What a page loads of the chat."""

@@ -3,7 +3,9 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import httpx2
@@ -14,6 +16,7 @@ from tests.chats.talking import user
 from tests.server.process import eventually
 from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
+from usechat.runs.settings import Disconnect
 from usechat.server import Settings
 
 pytestmark = pytest.mark.stores
@@ -44,6 +47,22 @@ def die(server: SurvivingServer) -> None:
     assert not body.complete, body.data
 
 
+def shut_down(server: SurvivingServer) -> None:
+    """Ask, and end the process with SIGTERM where it waits: the answer does not end within the grace period."""
+    with ThreadPoolExecutor() as threads:
+        reached = Event()
+
+        def note(data: bytes) -> bool:
+            if b"data-reached" in data:
+                reached.set()
+            return False
+
+        future = threads.submit(server.ask, QUESTION, until=note)
+        assert reached.wait(60)
+        server.terminate()
+        assert not future.result().complete
+
+
 def begun(server: SurvivingServer) -> int:
     """How often the first step was begun."""
     return server.notes.count("model 1")
@@ -71,6 +90,35 @@ def test_an_answer_goes_on_after_the_restart_of_its_process(start: Start, agent:
     outcome, message = second.ended()
     assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
     assert (second.notes, states(message)) == MATRIX[place]
+
+
+@pytest.mark.parametrize("place", MATRIX)
+@pytest.mark.parametrize("agent", ["loop", "pydantic"])
+@pytest.mark.parametrize("disconnect", [None, "cancel"])
+def test_an_answer_that_a_shutdown_cuts_off_goes_on_as_after_a_crash(
+    start: Start, agent: str, place: str, disconnect: Disconnect | None
+) -> None:
+    settings = Settings(sdk="7", disconnect=disconnect, after_crash="continue" if agent == "loop" else None)
+    shut_down(start(agent, waits_at=place, settings=settings))
+    second = start(agent, settings=settings)
+    outcome, message = second.ended()
+    assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
+    assert (second.notes, states(message)) == MATRIX[place]
+
+
+def test_an_answer_that_a_shutdown_cuts_off_is_stopped_if_it_cannot_go_on(start: Start) -> None:
+    shut_down(start("loop", waits_at="text 2"))
+    second = start("loop")
+    outcome, message = second.ended()
+    assert (outcome, text_of(message)) == ("stopped", "First. Second. ")
+    assert second.notes == ["model 1", "weather", "model 2"]
+
+
+def test_the_steps_of_a_function_that_a_shutdown_cuts_off_are_called_once(start: Start) -> None:
+    shut_down(start("steps", waits_at="tool"))
+    second = start("steps")
+    assert text_of(second.ended()[1]) == "sunny. book? Third."
+    assert second.notes == ["weather", "book"]
 
 
 def test_a_result_that_was_stored_is_not_asked_for_again(start: Start) -> None:

@@ -444,6 +444,9 @@ class Recorder:
     async def commit(self) -> None:
         """Nothing is stored before the end."""
 
+    def interrupt(self) -> None:
+        """Nobody continues the answer."""
+
     async def finish(self, info: RunInfo) -> None:
         self.ended.append(info.state)
 

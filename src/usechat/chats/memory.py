@@ -105,6 +105,10 @@ class MemoryChats(ChatStore):
         self._maximum_bytes = maximum_bytes
         self._bytes = 0
 
+    def would_continue(self, _claim: Claim) -> bool:
+        """Return ``False``: the chats end with the process."""
+        return False
+
     @asynccontextmanager
     async def transaction(self, chat_id: str, *, writes: bool = True) -> AsyncIterator["_MemoryTransaction"]:
         """Begin a transaction: a copy that replaces the chat when it ends well."""

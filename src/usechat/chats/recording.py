@@ -121,6 +121,8 @@ class AnswerRecorder:
         self._answer = AnswerBuilder(sdk=sdk, message_id=claim.message_id, continues=continues)
         self._files = files
         self._is_unsaved = False
+        self.is_cut = False
+        """Whether another process is to continue the answer."""
         self._saving = asyncio.Lock()
         self._due = asyncio.Event()
         self._over = asyncio.Event()
@@ -132,6 +134,8 @@ class AnswerRecorder:
 
     def receive(self, frames: bytes) -> None:
         """Take frames that are sent to the page. Never waits."""
+        if self.is_cut:
+            return
         self._answer.receive(frames)
         if ends_step(frames) and not frames.endswith(DONE):  # the end of an answer is stored by ``finish``
             self._due.set()
@@ -148,21 +152,35 @@ class AnswerRecorder:
         Raises :class:`~usechat.errors.ClaimLost`, or :class:`~usechat.errors.ChatsUnreachable` if the database stays
         away for as long as the claim lasts.
         """
-        self._over.set()
-        self._due.set()
-        if self._task is not None:
-            await self._task
+        await self._end_saving()
         return await self._while_claimed(
             lambda: self._store.finish(self.claim, self.message, outcome, answerable=answerable)
         )
 
+    def cut(self) -> None:
+        """Take no more frames, and permit no more calls: another process continues the answer as it is now."""
+        self.is_cut = True
+
+    async def leave(self) -> None:
+        """Store an answer that was cut, and keep its claim, which ends with this process. Raises as ``commit`` does."""
+        await self._end_saving()
+        await self._while_claimed(self._save)
+
     async def commit(self) -> None:
         """Store everything that was received.
 
-        Raises :class:`~usechat.errors.ClaimLost`, or :class:`~usechat.errors.ChatsUnreachable` if the database stays
-        away for as long as the claim lasts.
+        Raises :class:`~usechat.errors.ClaimLost`, also if the answer was cut, or
+        :class:`~usechat.errors.ChatsUnreachable` if the database stays away for as long as the claim lasts.
         """
+        if self.is_cut:
+            raise ClaimLost(f"The run {self.claim.run_id!r} was cut off by the end of its process.")
         await self._while_claimed(self._save)
+
+    async def _end_saving(self) -> None:
+        self._over.set()
+        self._due.set()
+        if self._task is not None:
+            await self._task
 
     async def _while_claimed(self, store: Callable[[], Awaitable[_Stored]]) -> _Stored:
         """Store something; if the database is away, try again until the claim has expired."""

@@ -93,7 +93,7 @@ from usechat.pauses.states import PausedStates
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["ChatStore", "LoggedAnswer", "RecoverFunction", "RestFunction"]
+__all__ = ["ChatStore", "ContinuesFunction", "LoggedAnswer", "RecoverFunction", "RestFunction"]
 
 _Found = TypeVar("_Found")
 
@@ -117,6 +117,10 @@ RestFunction: TypeAlias = Callable[[Claim], Awaitable[LoggedAnswer | None]]
 
 RecoverFunction: TypeAlias = Callable[[str], Awaitable[bool]]
 """Takes over the answer of a chat whose process died, and tells whether it did (:meth:`ChatStore.take`)."""
+
+
+ContinuesFunction: TypeAlias = Callable[[Claim, bool], bool]
+"""Tells whether another process continues the answer of a claim, given whether its agent has used steps."""
 
 
 class _Growing(msgspec.Struct):
@@ -163,6 +167,8 @@ class ChatStore(abc.ABC):
         self._blobs = blobs
         self.recover: RecoverFunction | None = None
         """Continues the answer of a process that died; asked before the answer is declared lost."""
+        self.continues: ContinuesFunction | None = None
+        """Tells whether an answer goes on when its process ends."""
         self._growing: dict[str, _Growing] = {}
         self._stepped: set[str] = set()
         """The runs that are known to have steps."""
@@ -370,6 +376,10 @@ class ChatStore(abc.ABC):
             await transaction.put_step(name, ordinal, result)
 
     # -- Answers whose process died.
+
+    def would_continue(self, claim: Claim) -> bool:
+        """Tell whether another process continues an answer of this one when this one ends."""
+        return self.continues is not None and self.continues(claim, claim.run_id in self._stepped)
 
     async def take(self, chat_id: str, accepts: Callable[[ClaimRow, bool], bool]) -> Orphan | None:
         """Take over the answer of a process that died; ``None`` if there is none, or it is not to be continued.

@@ -200,6 +200,8 @@ class RunManager:
         self._dispatcher = dispatcher
         self._callbacks = callbacks
         self._closing = False
+        self._has_disconnected = False
+        """Whether the server ends, so that readers are gone who would have stayed."""
         self._recorded: deque[str] = deque(maxlen=_REMEMBERED)
         self._runs: dict[str, Run] = {}
         self._waiting_tasks = WaitingTasks()
@@ -613,12 +615,16 @@ class RunManager:
 
     def disconnect_readers(self) -> None:
         """Close every client's connection without an ending: it sees a network error, and resumes at another worker."""
+        self._has_disconnected = True
         for log in [*(run.log for run in self._runs.values()), *self._ended_logs]:
             log.disconnect_readers()
         self._remote_runs.disconnect_readers()
 
     async def finish_runs(self, drain: float) -> None:
-        """Start no more runs, wait ``drain`` seconds for runs to end, and stop the others."""
+        """Start no more runs, wait ``drain`` seconds for runs to end, and stop the others.
+
+        A stored answer that another process would continue after a crash is left to it.
+        """
         self._closing = True
         await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
         runs = list(self._runs.values())
@@ -629,7 +635,7 @@ class RunManager:
     def stop_runs(self) -> None:
         """Stop all runs of this process."""
         for run in self._runs.values():
-            run.stop("shutdown")
+            run.interrupt()
 
     async def shut_down(self, *, drain: float) -> None:
         """Disconnect clients at once, wait ``drain`` seconds for runs to end, stop the others, close the store.
@@ -669,6 +675,8 @@ class RunManager:
             return
         if is_read:
             self._schedule_unread_stop(self._unread_timeout or _RECHECK_UNREAD, run)
+        elif self._has_disconnected:
+            run.interrupt()
         else:
             run.stop("disconnected")
 

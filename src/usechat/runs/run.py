@@ -204,6 +204,10 @@ class RunRecorder(Protocol):
         """Store what was received before the source goes on. Raises a ``PublicError`` if the run must end instead."""
         ...
 
+    def interrupt(self) -> None:
+        """The process is about to end: if another one may continue the answer, record nothing of what follows."""
+        ...
+
     async def finish(self, info: RunInfo) -> None:
         """Record the end of the run. Readers see the end when this returns."""
         ...
@@ -344,6 +348,14 @@ class Run:
     def stop(self, reason: str | None = None) -> None:
         """Cancel the source. The stream ends when the source has ended, at the latest after ``Timeouts.stop``."""
         self._order(parts.Abort(reason))
+
+    def interrupt(self) -> None:
+        """Stop because the process is about to end. What is recorded so far may be continued by another process."""
+        is_cut_off = self._ordered is None and self.info.state is RunState.RUNNING and self._stream.ending is None
+        if is_cut_off and self._recorder is not None:
+            self.log.flush()  # the recorder takes what readers see
+            self._recorder.interrupt()
+        self.stop("shutdown")
 
     def fail(self, text: str) -> bytes:
         """Cancel the source, end the stream at once with an error, and return the last frames."""

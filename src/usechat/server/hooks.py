@@ -156,6 +156,9 @@ class ReportedAnswer:
     async def commit(self) -> None:
         """Do nothing: nothing is recorded before the end."""
 
+    def interrupt(self) -> None:
+        """Do nothing: an answer that is not stored ends with its process."""
+
     async def finish(self, info: RunInfo) -> None:
         """Report the answer."""
         outcome = cast("Outcome", str(info.state))

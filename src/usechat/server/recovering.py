@@ -20,7 +20,7 @@ import msgspec
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
 from usechat.chats.recovery import Recovery, RecoveryPolicy, as_begun, recover
-from usechat.chats.transaction import ClaimRow, Orphan
+from usechat.chats.transaction import Claim, ClaimRow, Orphan
 from usechat.errors import ChatsUnreachable, ClaimLost, RequestError
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
@@ -76,6 +76,7 @@ class Recovering:
         self._source_of = source_of
         self._make_context = make_context
         self._store.recover = self.recover
+        self._store.continues = self._continues
         self._underway: dict[str, asyncio.Task[bool]] = {}
 
     async def recover(self, chat_id: str) -> bool:
@@ -106,8 +107,11 @@ class Recovering:
         """Tell whether an answer is continued here. A run of this process may go on although its lease has expired."""
         if self._manager.has(row.claim.run_id):
             return False
-        begins_again = has_steps and not row.claim.given
-        return row.journal.stop or (self._rule(row.claim.agent, has_steps) != "lose" and begins_again == has_steps)
+        return row.journal.stop or self._continues(row.claim, has_steps)
+
+    def _continues(self, claim: Claim, has_steps: bool) -> bool:
+        begins_again = has_steps and not claim.given
+        return self._rule(claim.agent, has_steps) != "lose" and begins_again == has_steps
 
     def _rule(self, agent: str, has_steps: bool) -> AfterCrash:
         return rule_for(self._source_of(agent), self._setting, has_steps=has_steps)

@@ -110,6 +110,11 @@ class StoredAnswer:
         except (ChatsUnreachable, ClaimLost):
             raise PublicError(LOST) from None
 
+    def interrupt(self) -> None:
+        """Leave the answer as it is now to another process, if one would continue it after a crash."""
+        if self._takes_over_from is None and self._store.would_continue(self._recorder.claim):
+            self._recorder.cut()
+
     def show_title(self, title: str) -> None:
         """Send a title to the page, as data that is not stored, as soon as the answer has begun."""
         self._title = title
@@ -136,18 +141,16 @@ class StoredAnswer:
     async def finish(self, info: RunInfo) -> None:
         """Store the end of the answer; if the database is unreachable, try again while the chat is claimed."""
         self._fail = _ignore
+        if self._recorder.is_cut:
+            await self._leave(info)
+            return
         outcome = cast("Outcome", str(info.state))
         message = self._recorder.message
         try:
             await self._take_over()  # if the run was stopped before it began
             stored = await self._recorder.finish(outcome, answerable=answerable_calls(info))
         except (ChatsUnreachable, ClaimLost) as error:
-            _logger.error(
-                "run %s: the end of its answer could not be stored: %s",
-                info.run_id,
-                error,
-                extra={"chat_id": info.chat_id, "run_id": info.run_id},
-            )
+            _log_unstored(info, error)
             stored = None
         answer = stored or settled(message, outcome, answerable_calls(info))
         if self._files is not None:  # the application gets files by their addresses, as the page does
@@ -155,9 +158,19 @@ class StoredAnswer:
         await self._hooks.finished(answer, self._context.turn, outcome)
         self.ended.set()
 
+    async def _leave(self, info: RunInfo) -> None:
+        """Store what the answer was when it was cut, and keep its claim: the process that continues it reports it."""
+        try:
+            await self._recorder.leave()
+        except (ChatsUnreachable, ClaimLost) as error:
+            _log_unstored(info, error)
+        self.ended.set()
+
     async def begin_step(self, name: str, ordinal: int, *, is_replayable: bool) -> str | None:
         """Store that a step begins; return its result if it has one. Raises ``PublicError`` if the chat is lost."""
         claim = self._recorder.claim
+        if self._recorder.is_cut:
+            raise PublicError(LOST)
         try:
             step = await self._store.begin_step(claim, name, ordinal, is_replayable=is_replayable)
         except (ChatsUnreachable, ClaimLost):
@@ -181,6 +194,15 @@ class _AnswerSteps:
     def __init__(self, answer: StoredAnswer) -> None:
         self.begin = answer.begin_step
         self.end = answer.end_step
+
+
+def _log_unstored(info: RunInfo, error: Exception) -> None:
+    _logger.error(
+        "run %s: the end of its answer could not be stored: %s",
+        info.run_id,
+        error,
+        extra={"chat_id": info.chat_id, "run_id": info.run_id},
+    )
 
 
 def _ignore(_text: str) -> None:
