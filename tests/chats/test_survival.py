@@ -1,9 +1,10 @@
 """kill -9 at any moment, and the answer goes on: finished steps are not asked again, and no tool runs twice."""
 
-import contextlib
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -14,6 +15,7 @@ import pytest
 from tests.chats.surviving import SurvivingServer
 from tests.chats.talking import user
 from tests.server.process import eventually
+from usechat.chats import SqlChats
 from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
 from usechat.runs.settings import Disconnect
@@ -47,8 +49,9 @@ def die(server: SurvivingServer) -> None:
     assert not body.complete, body.data
 
 
-def shut_down(server: SurvivingServer) -> None:
-    """Ask, and end the process with SIGTERM where it waits: the answer does not end within the grace period."""
+@contextmanager
+def asking(server: SurvivingServer) -> Iterator[None]:
+    """Ask in another thread, and yield when the agent waits; the process must end in the block."""
     with ThreadPoolExecutor() as threads:
         reached = Event()
 
@@ -58,9 +61,25 @@ def shut_down(server: SurvivingServer) -> None:
             return False
 
         future = threads.submit(server.ask, QUESTION, until=note)
-        assert reached.wait(60)
-        server.terminate()
+        try:
+            assert reached.wait(60)
+            yield
+        finally:
+            server.kill()
         assert not future.result().complete
+
+
+def shut_down(server: SurvivingServer) -> None:
+    """Ask, and end the process with SIGTERM where it waits: the answer does not end within the grace period."""
+    with asking(server):
+        server.terminate()
+
+
+def is_stored(database: str, text: str) -> bool:
+    """Whether a text of an answer is in the database."""
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT growth FROM usechat_growth UNION SELECT body FROM usechat_messages")
+        return any(text in str(row) for row in rows.fetchall())
 
 
 def begun(server: SurvivingServer) -> int:
@@ -155,6 +174,21 @@ def test_a_person_is_asked_about_a_tool_that_may_have_run(start: Start) -> None:
     assert second.notes.count("book") == 1
 
 
+@pytest.mark.parametrize("settings", [CONSENT, Settings(sdk="7")])
+async def test_a_stop_before_the_crash_keeps_the_text_that_was_stored(
+    start: Start, tmp_path: Path, settings: Settings
+) -> None:
+    database = str(tmp_path / "chats.db")
+    with asking(first := start("loop", waits_at="text 2", settings=settings)):
+        eventually(lambda: is_stored(database, "Second."), "the text is stored")
+        first.kill()
+    chats = SqlChats(database)
+    await chats.order_stop("c1")  # the page's stop, of which the process did no more than this
+    await chats.close()
+    outcome, message = start("loop", settings=settings).ended()
+    assert (outcome, text_of(message)) == ("stopped", "First. Second. ")
+
+
 def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start) -> None:
     die(start("loop", waits_at="text 1", settings=CONSENT))
     for attempt in (2, 3):
@@ -170,7 +204,7 @@ def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start)
 def test_an_index_that_counts_chunks_of_the_dead_process_is_refused(start: Start, waits_at: str) -> None:
     first = start("loop", waits_at="text 2", settings=CONSENT)
     with (
-        contextlib.suppress(httpx2.TransportError),
+        suppress(httpx2.TransportError),
         httpx2.stream("POST", f"{first.url}/api/chat", json=QUESTION, timeout=60) as response,
     ):
         name = response.headers["x-workflow-run-id"]

@@ -393,7 +393,8 @@ class ChatStore(abc.ABC):
                 return None
             journal = msgspec.structs.replace(row.journal, stalled=row.journal.stalled + 1)
             has_steps = await transaction.steps()
-            if journal.stalled >= _MOST_STALLED or not accepts(row, has_steps):
+            is_stuck = journal.stalled >= _MOST_STALLED and not journal.stop
+            if is_stuck or not accepts(row, has_steps):
                 return None
             orphan = await self._orphan(transaction, row.claim, journal, has_steps=has_steps)
             await transaction.delete_claim()

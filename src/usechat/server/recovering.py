@@ -152,10 +152,11 @@ class Recovering:
     async def _answer(self, orphan: Orphan, turn: QueuedTurn, begun: asyncio.Event) -> None:
         """Continue an answer to its end."""
         files = FileUrls(str((turn.recording or {})["files"]))
-        recovery = self._recovery(orphan)
         if orphan.journal.stop:
-            await self._end(orphan, turn, recovery.message, "stopped", files)
-        elif recovery.kind != "continue":
+            await self._end(orphan, turn, orphan.message or _nothing(orphan.claim.message_id), "stopped", files)
+            return
+        recovery = self._recovery(orphan)
+        if recovery.kind != "continue":
             await self._end(orphan, turn, recovery.message, _OUTCOMES[recovery.kind], files)
         else:
             answer = await self._start(orphan, turn, recovery, files)
