@@ -133,18 +133,18 @@ class ChatServer(ServerProcess):
         super().kill()
         self._client.close()
 
-    def stop(self) -> int:
-        """Stop the answer of the chat as its page does; return the status."""
-        return self._client.post("/api/chat/c1/stop").status_code
+    def stop(self, chat_id: str = "c1") -> int:
+        """Stop the answer of a chat as its page does; return the status."""
+        return self._client.post(f"/api/chat/{chat_id}/stop").status_code
 
-    def load(self) -> Any:
-        """What a page loads of the chat."""
-        return self._client.get("/api/chat/c1/messages").json()
+    def load(self, chat_id: str = "c1") -> Any:
+        """What a page loads of a chat."""
+        return self._client.get(f"/api/chat/{chat_id}/messages").json()
 
-    def ended(self) -> tuple[str, UIMessage]:
-        """How the answer ended, and what is stored of it; nobody reads it meanwhile."""
-        eventually(lambda: self.load()["running"] is None, "the answer has ended")
-        loaded = self.load()
+    def ended(self, chat_id: str = "c1") -> tuple[str, UIMessage]:
+        """How an answer ended, and what is stored of it; nobody reads it meanwhile."""
+        eventually(lambda: self.load(chat_id)["running"] is None, "the answer has ended")
+        loaded = self.load(chat_id)
         message: UIMessage = loaded["messages"][-1]
         return loaded["outcomes"][message["id"]], message
 

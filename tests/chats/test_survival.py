@@ -189,6 +189,28 @@ async def test_a_stop_before_the_crash_keeps_the_text_that_was_stored(
     assert (outcome, text_of(message)) == ("stopped", "First. Second. ")
 
 
+def test_an_answer_that_waits_until_it_may_go_on_can_be_stopped(start: Start) -> None:
+    settings = Settings(sdk="7", after_crash="continue", recover=1)
+    with asking(first := start("loop", waits_at="result 1", settings=settings)):
+        first.ask({**QUESTION, "id": "c2"}, until=lambda data: b"data-reached" in data)
+    second = start("loop", waits_at="text 2", settings=settings)
+    eventually(lambda: second.notes.count("model 2") == 1, "one of the answers goes on")
+    assert second.stop("c2") == 204
+    loaded = second.load("c2")
+    assert (loaded["running"], list(loaded["outcomes"].values())) == (None, ["stopped"])
+    assert text_of(loaded["messages"][-1]) == "First. "
+    assert second.stop("c1") == 204
+    assert second.notes.count("model 2") == 1
+
+
+def test_a_stop_is_the_first_that_looks_at_the_answer_of_a_dead_process(start: Start) -> None:
+    second = start("loop", waits_at="text 2", settings=CONSENT)
+    assert second.stop() == 404, "it runs already, and looks for answers of the dead now and then only"
+    die(start("loop", waits_at="text 2", settings=CONSENT))
+    assert second.stop() == 204
+    assert second.ended()[0] == "stopped"
+
+
 def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start) -> None:
     die(start("loop", waits_at="text 1", settings=CONSENT))
     for attempt in (2, 3):

@@ -472,12 +472,19 @@ class Endpoints:
         return await self.manager.attach(info, sdk=release_of(request, sdk))
 
     async def _stop(self, request: Request) -> Response:
-        info = await self._run_of(request, request.path_params["chat_id"], "stop")
-        if info.state is RunState.RUNNING:
-            if self.stored is not None:
-                await self.stored.order_stop(request.path_params["chat_id"])
-            await self.manager.stop(info)
+        chat_id = request.path_params["chat_id"]
+        identity = await self.identify(request, chat_id, "stop")
+        if not await self._stop_waiting(identity, chat_id):
+            info = await self._latest(request, identity, chat_id)
+            if info.state is RunState.RUNNING:
+                if self.stored is not None:
+                    await self.stored.order_stop(chat_id)
+                await self.manager.stop(info)
         return Response(status_code=204)
+
+    async def _stop_waiting(self, identity: Identity, chat_id: str) -> bool:
+        """End an answer of a dead process that waits to be continued here; return whether there was one."""
+        return self._recovering is not None and await self._recovering.stop(chat_id, identity.subject)
 
     async def _state(self, request: Request) -> Response:
         return JSONResponse(_described(await self._run_of(request, request.path_params["chat_id"], "state")))
@@ -491,8 +498,10 @@ class Endpoints:
 
     async def stop_run(self, request: Request, chat_id: str) -> None:
         """Stop a chat's run, if there is one."""
+        identity = await self.identify(request, chat_id, "delete")
+        await self._stop_waiting(identity, chat_id)
         with contextlib.suppress(ChatNotFound):
-            info = await self._run_of(request, chat_id, "delete")
+            info = await self._latest(request, identity, chat_id)
             if info.state is RunState.RUNNING:
                 await self.manager.stop(info)
             self.manager.forget(info.chat_id)
@@ -500,9 +509,13 @@ class Endpoints:
     async def _run_of(
         self, request: Request, chat_id: str, action: Action, on_identified: Callable[[], None] | None = None
     ) -> RunInfo:
-        identity = await self._policy.identify(request, chat_id, action)
+        identity = await self.identify(request, chat_id, action)
         if on_identified is not None:
             on_identified()
+        return await self._latest(request, identity, chat_id)
+
+    async def _latest(self, request: Request, identity: Identity, chat_id: str) -> RunInfo:
+        """Return the last run of a chat. Raises ``ChatNotFound`` if there is none, or it is somebody else's."""
         if self._recovering is not None:
             await self._recovering.settle(chat_id)
         info = await self.manager.latest(self._policy.key(request, identity, chat_id))

@@ -21,7 +21,7 @@ from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
 from usechat.chats.recovery import Recovery, RecoveryPolicy, as_begun, recover
 from usechat.chats.transaction import Claim, ClaimRow, Orphan
-from usechat.errors import ChatsUnreachable, ClaimLost, RequestError
+from usechat.errors import ChatNotFound, ChatsUnreachable, ClaimLost, RequestError
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.manager import RunManager
@@ -53,6 +53,17 @@ def rule_for(source: Source | None, setting: AfterCrash | None, *, has_steps: bo
     return setting or ("continue" if can_continue or has_steps else "lose")
 
 
+class _Waiting:
+    """An answer that was taken over, until its run has begun. ``subject`` is its owner's."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.stopping = asyncio.Event()
+        """Set when somebody has stopped it."""
+        self.over = asyncio.Event()
+        """Set when its run has begun, or it has ended without one."""
+
+
 class Recovering:
     """Continues answers in this process, ``settings.recover`` at once; the others wait, and keep their chats.
 
@@ -78,6 +89,7 @@ class Recovering:
         self._store.recover = self.recover
         self._store.continues = self._continues
         self._underway: dict[str, asyncio.Task[bool]] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     async def recover(self, chat_id: str) -> bool:
         """Take over the answer of a chat whose process died; return whether that was done.
@@ -93,6 +105,20 @@ class Recovering:
         """Wait until an answer that is being taken over runs: its claim is held already, and nobody can read it yet."""
         if (underway := self._underway.get(chat_id)) is not None:
             await asyncio.wait([underway])
+
+    async def stop(self, chat_id: str, subject: str) -> bool:
+        """End an answer that was taken over and whose run has not begun; return whether there was one."""
+        with contextlib.suppress(ChatNotFound, ChatsUnreachable):
+            await self._store.look_up(chat_id, owner=subject)  # whoever looks first takes the answer over
+        await self.settle(chat_id)
+        waiting = self._waiting.get(chat_id)
+        if waiting is None or waiting.subject != subject:
+            return False
+        with contextlib.suppress(ChatsUnreachable):
+            await self._store.order_stop(chat_id)  # it counts although this process may die, too
+        waiting.stopping.set()
+        await waiting.over.wait()
+        return True
 
     async def _recover(self, chat_id: str) -> bool:
         orphan = await self._store.take(chat_id, self._accepts)
@@ -119,13 +145,15 @@ class Recovering:
     async def _carry_on(self, orphan: Orphan, begun: asyncio.Event) -> None:
         claim = orphan.claim
         extra = {"chat_id": claim.chat_id, "run_id": claim.run_id}
+        waiting = self._waiting[claim.chat_id] = _Waiting(orphan.chat.owner)
+        if orphan.journal.stop:
+            waiting.stopping.set()
         try:
-            async with self._slot(orphan, begun):
-                turn = QueuedTurn.decode(orphan.journal.turn.encode())
+            async with self._slot(orphan, waiting, begun):
                 _logger.warning(
-                    "run %s: its process died; it goes on here, attempt %d", claim.run_id, claim.attempt, extra=extra
+                    "run %s: its process died; attempt %d is here", claim.run_id, claim.attempt, extra=extra
                 )
-                await self._answer(orphan, turn, begun)
+                await self._answer(orphan, waiting, begun)
         except (ChatsUnreachable, ClaimLost):
             pass  # another process continues it
         except Exception:  # what cannot be continued is lost: the chat must be free
@@ -133,26 +161,35 @@ class Recovering:
             with contextlib.suppress(ChatsUnreachable, ClaimLost):
                 await self._store.finish(claim, orphan.message or _nothing(claim.message_id), "lost")
         finally:
+            self._has_begun(claim.chat_id, waiting)
             begun.set()
 
+    def _has_begun(self, chat_id: str, waiting: _Waiting) -> None:
+        if self._waiting.get(chat_id) is waiting:
+            del self._waiting[chat_id]
+        waiting.over.set()
+
     @asynccontextmanager
-    async def _slot(self, orphan: Orphan, begun: asyncio.Event) -> AsyncIterator[None]:
-        """Wait until one more answer may be continued, and keep the chat meanwhile."""
+    async def _slot(self, orphan: Orphan, waiting: _Waiting, begun: asyncio.Event) -> AsyncIterator[None]:
+        """Wait until one more answer may be continued, or this one is stopped, and keep the chat meanwhile."""
         if self._slots.locked():
             begun.set()
         acquiring = asyncio.ensure_future(self._slots.acquire())
+        stopping = asyncio.ensure_future(waiting.stopping.wait())
         try:
-            while not (await asyncio.wait([acquiring], timeout=self._store.lease / 3))[0]:
+            while not await _any_done(acquiring, stopping, within=self._store.lease / 3):
                 await self._store.renew(orphan.claim)
             yield
         finally:
+            stopping.cancel()
             if not acquiring.cancel() and not acquiring.cancelled():
                 self._slots.release()
 
-    async def _answer(self, orphan: Orphan, turn: QueuedTurn, begun: asyncio.Event) -> None:
+    async def _answer(self, orphan: Orphan, waiting: _Waiting, begun: asyncio.Event) -> None:
         """Continue an answer to its end."""
+        turn = QueuedTurn.decode(orphan.journal.turn.encode())
         files = FileUrls(str((turn.recording or {})["files"]))
-        if orphan.journal.stop:
+        if waiting.stopping.is_set():
             await self._end(orphan, turn, orphan.message or _nothing(orphan.claim.message_id), "stopped", files)
             return
         recovery = self._recovery(orphan)
@@ -160,6 +197,9 @@ class Recovering:
             await self._end(orphan, turn, recovery.message, _OUTCOMES[recovery.kind], files)
         else:
             answer = await self._start(orphan, turn, recovery, files)
+            if waiting.stopping.is_set():
+                await self._manager.stop(turn.info)
+            self._has_begun(orphan.claim.chat_id, waiting)
             begun.set()
             await answer.ended.wait()
 
@@ -206,6 +246,12 @@ class Recovering:
         prepared = PreparedRun(info, context, cast("Any", continues), answer, taken_ids=orphan.known_ids)
         await self._manager.carry_on(prepared, source)
         return answer
+
+
+async def _any_done(*futures: "asyncio.Future[Any]", within: float) -> bool:
+    """Wait until one of the futures is done, and return whether that was so ``within`` some seconds."""
+    done, _ = await asyncio.wait(futures, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
 
 
 def _nothing(message_id: str) -> UIMessage:
