@@ -68,6 +68,15 @@ async def test_a_claim_is_void_when_its_session_has_ended_and_it_was_not_renewed
     await there.close()
 
 
+async def test_the_list_does_not_say_that_an_answer_of_a_dead_instance_is_running(tmp_path: Path) -> None:
+    here, there = (SqlChats(str(tmp_path / "chats.db")) for _ in range(2))
+    await begin(here, ask(user("u1")))
+    assert [listed.running for listed in (await there.list_chats("ada")).chats] == [True]
+    await here.close()
+    assert [listed.running for listed in (await there.list_chats("ada")).chats] == [False]
+    await there.close()
+
+
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 

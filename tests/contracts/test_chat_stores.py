@@ -273,6 +273,22 @@ async def test_a_chat_is_looked_up_without_its_messages(store: ChatStore) -> Non
         await store.look_up("c1", owner="bob")
 
 
+async def test_who_lists_chats_looks_at_the_answer_of_a_dead_worker(stores: Stores) -> None:
+    here, there = stores
+    lost, taken = [await begin(here, ask(user("u1"), chat_id=name), turn="{}") for name in ("c1", "c2")]
+    await here.save(lost.claim, answer("a1", text("Half", "streaming")))
+    for each in (lost, taken):
+        await expire(here, each.claim)
+
+    async def recover(chat_id: str) -> bool:
+        return await there.take(chat_id, lambda row, _has_steps: row.claim.chat_id == "c2") is not None
+
+    there.recover = recover
+    page = await there.list_chats("ada")
+    assert {each.chat.id: each.running for each in page.chats} == {"c1": False, "c2": True}
+    assert await there.orphaned() == []
+
+
 async def test_the_same_message_joins_its_answer(stores: Stores) -> None:
     here, there = stores
     start = await begin(here, ask(user("u1")))

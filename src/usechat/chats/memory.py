@@ -18,7 +18,6 @@ from usechat.chats.transaction import (
     Claim,
     ClaimRow,
     Journal,
-    ListedChat,
     StoredStep,
     paced,
     read_cursor,
@@ -174,7 +173,14 @@ class MemoryChats(ChatStore):
         ordered = sorted(matching, key=_order, reverse=True)
         page = [chat for chat in ordered if after is None or _order(chat) < after][: limit + 1]
         now = time.monotonic()
-        listed = [ListedChat(_row(chat), chat.claim is not None and chat.claim.expires > now) for chat in page[:limit]]
+        listed = [
+            await self._listed(
+                _row(chat),
+                is_claimed=chat.claim is not None,
+                is_held=chat.claim is not None and chat.claim.expires > now,
+            )
+            for chat in page[:limit]
+        ]
         return ChatPage(listed, write_cursor(_order(page[limit - 1])) if len(page) > limit else None)
 
     def _position(

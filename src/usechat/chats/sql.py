@@ -29,7 +29,6 @@ from usechat.chats.transaction import (
     Claim,
     ClaimRow,
     Journal,
-    ListedChat,
     StoredStep,
     paced,
     read_cursor,
@@ -270,8 +269,10 @@ class SqlChats(ChatStore):
     ) -> ChatPage:
         """Return chats, pinned ones first, then the last updated ones."""
         order = tuple_(CHATS.c.pinned, CHATS.c.updated, CHATS.c.key)
-        running = exists().where(CLAIMS.c.chat == CHATS.c.key, CLAIMS.c.expires > self._clock)
-        statement = select(CHATS, running.label("running"))
+        claim = CLAIMS.c.owner.label("instance"), CLAIMS.c.expires
+        statement = select(CHATS, *claim, self._clock.label("now")).select_from(
+            CHATS.outerjoin(CLAIMS, CLAIMS.c.chat == CHATS.c.key)
+        )
         statement = statement.order_by(*[column.desc() for column in (CHATS.c.pinned, CHATS.c.updated, CHATS.c.key)])
         if owner is not None:
             statement = statement.where(CHATS.c.owner == owner)
@@ -285,7 +286,15 @@ class SqlChats(ChatStore):
             elif starting_after is not None:
                 statement = statement.where(order < await _position(connection, owner, starting_after))
             rows = (await connection.execute(statement.limit(limit + 1))).all()
-        listed = [ListedChat(_chat_row(row), bool(row.running)) for row in rows[:limit]]
+            held = [
+                row.instance is not None
+                and await self.is_held(connection, row.instance, row.expires, self.lease_time(row.now))
+                for row in rows[:limit]
+            ]
+        listed = [
+            await self._listed(_chat_row(row), is_claimed=row.instance is not None, is_held=is_held)
+            for row, is_held in zip(rows[:limit], held, strict=True)
+        ]
         last = rows[limit - 1] if len(rows) > limit else None
         return ChatPage(listed, None if last is None else write_cursor((bool(last.pinned), last.updated, last.key)))
 

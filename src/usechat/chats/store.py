@@ -553,6 +553,15 @@ class ChatStore(abc.ABC):
         await self._declare_lost(chat_id)
         return await self.look_up(chat_id, owner=owner)
 
+    async def _listed(self, chat: ChatRow, *, is_claimed: bool, is_held: bool) -> ListedChat:
+        """Return a chat as the list shows it. An answer whose worker died is ended, or continued, first."""
+        if is_held or not is_claimed:
+            return ListedChat(chat, is_held)
+        try:
+            return await self.look_up(chat.id, owner=None)
+        except ChatNotFound:  # it was deleted meanwhile
+            return ListedChat(chat, running=False)
+
     async def agents_of(self, request: ChatRequest, *, owner: str) -> tuple[str, str]:
         """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does.
 
