@@ -4,7 +4,16 @@ from typing import Any, Final
 
 import pytest
 
-from usechat.chats.recovery import MAY_CALL_AGAIN, UNKNOWN_OUTCOME, RecoveryPolicy, as_begun, recover
+from usechat.chats.chat import take_answers
+from usechat.chats.recovery import (
+    MAY_CALL_AGAIN,
+    NOT_ALLOWED,
+    UNKNOWN_OUTCOME,
+    RecoveryPolicy,
+    as_begun,
+    recover,
+)
+from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
 STEP: Final = {"type": "step-start"}
@@ -97,3 +106,32 @@ def test_a_call_that_waits_for_the_page_stays_open() -> None:
 )
 def test_what_was_there_when_the_last_turn_began(parts: list[Any], given: list[str], kept: list[Any]) -> None:
     assert as_begun(message_of(parts), given) == message_of(kept)
+
+
+def test_a_page_without_approvals_is_asked_by_a_client_tool() -> None:
+    parts = [STEP, DONE, OPEN, call("approval-responded", "t2", approval={"id": "p2", "approved": False})]
+    policy = RecoveryPolicy(asks=True, has_approvals=False)
+    recovery = recover(message_of(parts), 0, policy)
+    subject = {"approvalId": "after-crash-t1", "toolCallId": "t1", "toolName": "book", "input": {}}
+    question = {"type": "tool-approval", "toolCallId": "after-crash-t1", "state": "input-available", "input": subject}
+    denied = {**parts[-1], "state": "output-denied"}
+    assert (recovery.kind, recovery.message["parts"]) == ("waiting", [STEP, DONE, OPEN, denied, STEP, question])
+    assert (recovery.dropped, recovery.settled) == (0, ("t2",))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"state": "output-available", "output": {"approved": True}}, MAY_CALL_AGAIN),
+        ({"state": "output-available", "output": "yes"}, MAY_CALL_AGAIN),
+        ({"state": "output-available", "output": {"approved": False}}, NOT_ALLOWED),
+        ({"state": "output-error", "errorText": "No such tool"}, NOT_ALLOWED),
+    ],
+)
+def test_the_model_is_told_what_the_person_has_answered_to_the_client_tool(answer: dict[str, Any], text: str) -> None:
+    stored = recover(message_of([STEP, OPEN]), 0, RecoveryPolicy(asks=True, has_approvals=False)).message
+    copy = message_of([*stored["parts"][:-1], {**stored["parts"][-1], **answer}])
+    merged, given = take_answers(stored, copy)
+    assert merged["parts"] == [STEP, call("output-error", errorText=text), STEP, {**stored["parts"][-1], **answer}]
+    assert given == {"after-crash-t1"}
+    assert ChatRequest(messages=[merged]).approvals == [], "no framework knows this question"

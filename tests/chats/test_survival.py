@@ -18,6 +18,7 @@ from tests.server.process import eventually
 from usechat.chats import SqlChats
 from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
+from usechat.protocol.validation import validate_messages
 from usechat.runs.settings import Disconnect
 from usechat.server import Settings
 
@@ -187,6 +188,25 @@ async def test_a_stop_before_the_crash_keeps_the_text_that_was_stored(
     await chats.close()
     outcome, message = start("loop", settings=settings).ended()
     assert (outcome, text_of(message)) == ("stopped", "First. Second. ")
+
+
+@pytest.mark.parametrize("agent", ["loop", "pydantic"])
+def test_a_page_of_release_5_is_asked_by_a_client_tool(start: Start, agent: str) -> None:
+    settings = Settings(sdk="5", after_crash="ask")
+    die(start(agent, waits_at="tool", settings=settings))
+    second = start(agent, settings=settings)
+    outcome, message = second.ended()
+    assert (outcome, states(message)) == ("waiting", ["output-available", "input-available", "input-available"])
+    validate_messages([message], sdk="5")
+    output = {"state": "output-available", "output": {"approved": False}}
+    parts: list[Any] = list(message["parts"])
+    second.ask(
+        {"id": "c1", "messages": [user("u1", "Go"), {**message, "parts": [*parts[:-1], {**parts[-1], **output}]}]}
+    )
+    outcome, message = second.ended()
+    assert (outcome, states(message)) == ("finished", ["output-available", "output-error", "output-available"])
+    assert text_of(message) == "First. Second. Third."
+    assert second.notes.count("book") == 1
 
 
 def test_an_answer_that_waits_until_it_may_go_on_can_be_stopped(start: Start) -> None:

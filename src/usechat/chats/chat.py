@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from usechat.chats.recovery import MAY_CALL_AGAIN, NOT_ALLOWED, is_question_of_recovery
+from usechat.chats.recovery import is_question_of_recovery, told, with_answers_of_recovery
 from usechat.errors import InvalidRequest
 from usechat.protocol.states import ToolState
 from usechat.protocol.ui_messages import UIMessage, is_provider_executed, is_settled, is_tool, tool_parts_of
@@ -228,7 +228,9 @@ def take_answers(stored: UIMessage, copy: Mapping[str, Any] | None) -> tuple[UIM
         parts.append(part if answer is None else {**part, **answer})
         if answer is not None:
             call_ids.add(part["toolCallId"])
-    return ({**stored, "parts": parts} if call_ids else stored), frozenset(call_ids)
+    if not call_ids:
+        return stored, frozenset()
+    return with_answers_of_recovery({**stored, "parts": parts}), frozenset(call_ids)
 
 
 def _answer(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -250,8 +252,7 @@ def _approval(approval: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
         return None
     reason = {"reason": copy["reason"]} if isinstance(copy.get("reason"), str) else {}
     if is_question_of_recovery(approval):  # no framework knows this question: its model is told the answer
-        text = MAY_CALL_AGAIN if copy["approved"] else NOT_ALLOWED
-        return {"state": "output-error", "errorText": text}
+        return told(copy["approved"])
     return {"state": "approval-responded", "approval": {**approval, "approved": copy["approved"], **reason}}
 
 

@@ -6,7 +6,7 @@ settles what may have had an effect:
 
 - A step without a complete call is dropped: the model is asked again.
 - A call that was complete may have run. It becomes an error which says that its outcome is not known, and the model
-  decides. With ``asks`` a person decides first, by an approval.
+  decides. With ``asks`` a person decides first, by an approval, or by the client tool that stands for it in AI SDK 5.
 - If all open calls are of tools that may run again, and nothing else of their step has an outcome, the step is dropped.
 - Input that was cut off, and open calls that the provider runs, are dropped.
 - A finished step without calls is the end of the answer: nothing is asked again.
@@ -22,7 +22,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from usechat.protocol.request import ChatRequest
 from usechat.protocol.states import ToolState
+from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import UIMessage, is_provider_executed, is_settled, is_tool, tool_name
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "as_begun",
     "is_question_of_recovery",
     "recover",
+    "told",
+    "with_answers_of_recovery",
 ]
 
 UNKNOWN_OUTCOME: Final = "The server was interrupted while this tool ran. It is not known whether the call took effect."
@@ -48,10 +52,12 @@ _Kind: TypeAlias = Literal["continue", "complete", "waiting", "stuck"]
 class RecoveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to a call that was open: ``replayable`` names the tools that may run again.
 
-    ``asks`` says that a person is asked about each of the others. ``answerable`` are calls that wait for the page.
+    ``asks`` says that a person is asked about each of the others: without ``has_approvals`` by a call of the client
+    tool that stands for an approval, in a step of its own. ``answerable`` are calls that wait for the page.
     """
 
     asks: bool = False
+    has_approvals: bool = True
     replayable: frozenset[str] = frozenset()
     answerable: frozenset[str] = frozenset()
 
@@ -96,6 +102,26 @@ def is_question_of_recovery(approval: Mapping[str, Any]) -> bool:
     return str(approval.get("id", "")).startswith(_QUESTION)
 
 
+def with_answers_of_recovery(message: UIMessage) -> UIMessage:
+    """Return a message whose model is told what a person has answered to questions that were asked by a client tool."""
+    answers = {
+        answer.tool_call_id: told(answer.approved)
+        for answer in ChatRequest(messages=[message]).approvals
+        if is_question_of_recovery({"id": answer.approval_id})
+    }
+    if not answers:
+        return message
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    return cast(
+        "UIMessage", {**message, "parts": [{**part, **answers.get(part.get("toolCallId"), {})} for part in parts]}
+    )
+
+
+def told(approved: bool) -> dict[str, Any]:
+    """Return how a call becomes an error that tells the model whether it may call the tool again."""
+    return {"state": "output-error", "errorText": MAY_CALL_AGAIN if approved else NOT_ALLOWED}
+
+
 def recover(message: UIMessage, finished: int, policy: RecoveryPolicy) -> Recovery:
     """Return what to do with an answer of which ``finished`` parts were there when its last finished step ended."""
     parts = cast("list[dict[str, Any]]", message["parts"])
@@ -105,8 +131,11 @@ def recover(message: UIMessage, finished: int, policy: RecoveryPolicy) -> Recove
     settled = tuple(
         part["toolCallId"] for part, before in zip(after, kept, strict=True) if _is_call(part) and part != before
     )
-    recovered = cast("UIMessage", {**message, "parts": after})
-    return Recovery(_kind(after, len(parts) > finished, policy), recovered, len(parts) - len(after), settled)
+    questions = [] if policy.has_approvals else [_question(part) for part in after if _is_asked_about(part, policy)]
+    kind = "waiting" if questions else _kind(after, len(parts) > finished, policy)
+    asking = [{"type": "step-start"}, *questions] if questions else []
+    recovered = cast("UIMessage", {**message, "parts": [*after, *asking]})
+    return Recovery(kind, recovered, len(parts) - len(after), settled)
 
 
 def _kept_tail(tail: Sequence[dict[str, Any]], policy: RecoveryPolicy) -> list[dict[str, Any]]:
@@ -144,13 +173,36 @@ def _settled(part: dict[str, Any], policy: RecoveryPolicy) -> dict[str, Any]:
     """Return a part with the outcome of its call, if the call was open."""
     if not _is_call(part) or is_settled(part) or _waits(part, policy):
         return part
-    if part.get("approval", {}).get("approved") is False:
+    if _is_denied(part):
         return {**part, "state": "output-denied"}
     if tool_name(part) in policy.replayable:
-        return {**part, "state": "output-error", "errorText": MAY_CALL_AGAIN}
-    if policy.asks:
-        return {**part, "state": "approval-requested", "approval": {"id": f"{_QUESTION}{part['toolCallId']}"}}
-    return {**part, "state": "output-error", "errorText": UNKNOWN_OUTCOME}
+        return {**part, **told(approved=True)}
+    if not policy.asks:
+        return {**part, "state": "output-error", "errorText": UNKNOWN_OUTCOME}
+    if not policy.has_approvals:
+        return part
+    return {**part, "state": "approval-requested", "approval": {"id": f"{_QUESTION}{part['toolCallId']}"}}
+
+
+def _is_denied(part: Mapping[str, Any]) -> bool:
+    return part.get("approval", {}).get("approved") is False
+
+
+def _is_asked_about(part: Mapping[str, Any], policy: RecoveryPolicy) -> bool:
+    """Tell whether a person is asked about a call that :func:`_settled` has left open."""
+    return policy.asks and _is_call(part) and not is_settled(part) and not _waits(part, policy)
+
+
+def _question(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question about a call for a client without approvals, as a stream asks it."""
+    question_id = f"{_QUESTION}{part['toolCallId']}"
+    about = {"toolCallId": part["toolCallId"], "toolName": tool_name(part), "input": part.get("input")}
+    return {
+        "type": f"tool-{APPROVAL_TOOL}",
+        "toolCallId": question_id,
+        "state": ToolState.INPUT_AVAILABLE.value,
+        "input": {"approvalId": question_id, **about},
+    }
 
 
 def _waits(part: Mapping[str, Any], policy: RecoveryPolicy) -> bool:

@@ -22,6 +22,7 @@ from usechat.chats.chat import Outcome
 from usechat.chats.recovery import Recovery, RecoveryPolicy, as_begun, recover
 from usechat.chats.transaction import Claim, ClaimRow, Orphan
 from usechat.errors import ChatNotFound, ChatsUnreachable, ClaimLost, RequestError
+from usechat.protocol.releases import releases_for
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.manager import RunManager
@@ -192,7 +193,7 @@ class Recovering:
         if waiting.stopping.is_set():
             await self._end(orphan, turn, orphan.message or _nothing(orphan.claim.message_id), "stopped", files)
             return
-        recovery = self._recovery(orphan)
+        recovery = self._recovery(orphan, turn.info.sdk)
         if recovery.kind != "continue":
             await self._end(orphan, turn, recovery.message, _OUTCOMES[recovery.kind], files)
         else:
@@ -203,7 +204,7 @@ class Recovering:
             begun.set()
             await answer.ended.wait()
 
-    def _recovery(self, orphan: Orphan) -> Recovery:
+    def _recovery(self, orphan: Orphan, sdk: str) -> Recovery:
         claim = orphan.claim
         if orphan.message is None or orphan.has_steps:  # such a function begins again, and finds its results
             return Recovery("continue", _nothing(claim.message_id))
@@ -212,6 +213,7 @@ class Recovering:
             return Recovery("continue", as_begun(orphan.message, claim.given))
         policy = RecoveryPolicy(
             asks=self._rule(claim.agent, has_steps=False) == "ask",
+            has_approvals=releases_for(sdk).knows("tool-approval-request"),
             replayable=replayable_tools(),
             answerable=frozenset(claim.answerable),
         )
