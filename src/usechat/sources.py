@@ -559,14 +559,16 @@ def part_of(item: Any) -> Part:
 class FactorySource:
     """Creates the agent with a factory: a function without arguments, async or not, or an async context manager.
 
-    The factory is called once, by ``open`` or by the first turn. A context manager is entered and left in one
-    separate task, as cancel scopes demand; ``close`` leaves it.
+    The factory is called once, by ``open`` or by the first turn, and so is a factory that it returns. A context manager
+    is entered and left in one separate task, as cancel scopes demand; ``close`` leaves it.
     """
 
     def __init__(self, factory: Callable[[], Any], agent_context: Any = None) -> None:
         self._factory = factory
         self._agent_context = agent_context
         self._source: asyncio.Future[Source] | None = None
+        self._inner: FactorySource | None = None
+        """The source of a factory that the factory has made."""
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.restartable = False
@@ -592,7 +594,9 @@ class FactorySource:
         return await asyncio.shield(self._source)
 
     async def close(self) -> None:
-        """Leave the context manager."""
+        """Leave the context manager, after those of a factory that was made in it."""
+        if self._inner is not None:
+            await self._inner.close()
         if self._task is not None:
             self._closing.set()
             try:
@@ -614,15 +618,20 @@ class FactorySource:
         if inspect.isawaitable(product):
             product = await product
         if not isinstance(product, contextlib.AbstractAsyncContextManager):
-            self._settle(future, product)
+            await self._settle(future, product)
             return
         async with product as agent:
-            self._settle(future, agent)
+            await self._settle(future, agent)
             await self._closing.wait()
 
-    def _settle(self, future: "asyncio.Future[Source]", agent: Any) -> None:
+    async def _settle(self, future: "asyncio.Future[Source]", agent: Any) -> None:
         self.restartable = is_restartable(agent)
-        future.set_result(as_source(agent, context=self._agent_context))
+        source = as_source(agent, context=self._agent_context)
+        if isinstance(source, FactorySource):
+            self._inner = source
+            source = await self._inner.open()
+            self.restartable = self.restartable or self._inner.restartable
+        future.set_result(source)
 
 
 def is_factory(agent: Any) -> bool:

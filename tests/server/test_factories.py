@@ -16,8 +16,8 @@ from tests.external_agents import needs_agents_here
 from tests.server.process import question, serve_process
 from usechat.errors import CannotAnswer
 from usechat.server import ChatApp, chat_response
-from usechat.sources import FactorySource, as_source
-from usechat.turn import Turn
+from usechat.sources import FactorySource, as_source, continues_after_crash, restartable
+from usechat.turn import Turn, TurnContext
 
 pytestmark = pytest.mark.external_agents
 
@@ -59,6 +59,29 @@ async def test_a_factory_is_called_once_and_closed_at_the_end(factory: Callable[
             assert b"You said Hi" in response.content
     await app.shut_down()
     assert happened == HAPPENED
+
+
+async def test_what_a_factory_of_a_factory_makes_is_what_answers() -> None:
+    HAPPENED.clear()
+
+    class Relay:
+        continues = False
+
+        async def drive(self, context: TurnContext) -> None:
+            """Say nothing."""
+
+    @contextlib.asynccontextmanager
+    async def make_relay() -> AsyncIterator[Any]:
+        yield restartable(Relay())
+        HAPPENED.append("closed")
+
+    source = FactorySource(lambda: make_relay)
+    assert isinstance(await source.open(), Relay)
+    assert source.opened is not None
+    assert continues_after_crash(source.opened) is False, "its policy is that of what answers"
+    assert source.restartable
+    await source.close()
+    assert HAPPENED == ["closed"]
 
 
 async def test_what_a_factory_raises_is_raised_where_it_is_opened() -> None:
