@@ -34,7 +34,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
-from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, UnknownEvent
+from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import (
     Abort,
@@ -91,6 +91,7 @@ _ENDINGS: Final = (Finish, Error, Abort)
 _COMMITTED: Final = (ToolCall, ToolResult, ToolError, ToolDenied, ApprovalResponse)
 _Ending: TypeAlias = Finish | Error | Abort
 _NO_ADAPTER: Final = "there is no adapter for it; docs/adapters.md shows how to write one"
+_CANNOT_CONTINUE: Final = "The server was interrupted, and this answer cannot be continued."
 _NOT_SERVED: Final = {
     "agent_framework": ("Microsoft Agent Framework", "give an agent"),
     "agents.realtime": ("the OpenAI Agents SDK", "it speaks, and does not write; give an Agent"),
@@ -472,6 +473,8 @@ class FunctionSource:
         """Answer the turn with an agent that the function made for it."""
         source = object_source(result, context=self._agent_context)
         if source is not None:  # some agents are context managers, too
+            if context.has_begun_before and continues_after_crash(source) is False:
+                raise PublicError(_CANNOT_CONTINUE)
             await source.drive(context)
         elif isinstance(result, contextlib.AbstractAsyncContextManager):
             async with result as agent:

@@ -406,7 +406,19 @@ class TurnContext:
     the loop's thread.
     """
 
-    __slots__ = ("_observer", "ask", "feed", "outlet", "pause", "run_id", "send", "states", "threads", "turn")
+    __slots__ = (
+        "_observer",
+        "ask",
+        "feed",
+        "has_begun_before",
+        "outlet",
+        "pause",
+        "run_id",
+        "send",
+        "states",
+        "threads",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -421,6 +433,8 @@ class TurnContext:
     ) -> None:
         self.run_id = ""
         """The id of the run that drives the turn, which sets it; runs that answer the same turn again have the same."""
+        self.has_begun_before = False
+        """Whether a process has begun to answer the turn which died."""
         self.threads = threads or AgentThreads()
         """Where plain functions and generators answer."""
         self.states: PausedStates = MemoryStates()

@@ -19,7 +19,7 @@ from usechat.chats import SqlChats
 from usechat.errors import UnknownOutcome
 from usechat.protocol.ui_messages import UIMessage, tool_parts_of
 from usechat.server import ChatApp, Settings
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 __all__ = ["ChatServer", "SurvivingServer"]
 
@@ -40,6 +40,21 @@ class _Life:
         if place == self._waits_at:
             emit("reached", place, transient=True)
             await asyncio.Event().wait()
+
+
+class _Relay:
+    """Sends the prompt elsewhere; nobody may send it again."""
+
+    continues = False
+
+    def __init__(self, life: _Life) -> None:
+        self._life = life
+
+    async def drive(self, context: TurnContext) -> None:
+        """Send the prompt."""
+        self._life.note("sent")
+        context.send(parts.Text("Sent."))
+        await self._life.reach("text 1")
 
 
 class _Agents:
@@ -99,6 +114,10 @@ class _Agents:
             yield f"{unknown.step}? "
         await self._life.reach("end")
         yield "Third."
+
+    def chosen(self, _turn: Turn) -> "_Relay":
+        """Return what answers this one turn, as a function does that chooses among agents."""
+        return _Relay(self._life)
 
     async def again(self, turn: Turn) -> AsyncIterator[str]:
         """Answer with a step that may run again."""

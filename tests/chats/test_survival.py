@@ -156,6 +156,13 @@ def test_a_function_of_ones_own_is_lost_unless_somebody_consents(start: Start) -
     assert text_of(message).startswith("First. "), "what was saved of it"
 
 
+def test_a_function_that_returns_a_relay_does_not_send_the_prompt_again(start: Start) -> None:
+    die(start("chosen", waits_at="text 1", settings=CONSENT))
+    second = start("chosen", settings=CONSENT)
+    eventually(lambda: second.load()["running"] is None, "the answer has ended")
+    assert second.notes == ["sent"]
+
+
 def test_a_person_is_asked_about_a_tool_that_may_have_run(start: Start) -> None:
     settings = Settings(sdk="7", after_crash="ask")
     die(start("loop", waits_at="tool", settings=settings))

@@ -242,6 +242,7 @@ class Recovering:
         )
         request = await self._stored.with_files(await self._stored.for_agent(request, files), files)
         context = self._make_context(turn, request)
+        context.has_begun_before = True
         info = msgspec.structs.replace(turn.info, message_id=claim.message_id, open_calls=(), given_calls=())
         continues = None if message is None else files.write(message)
         answer = StoredAnswer(self._store, claim, info, context, self._stored.hooks, continues=continues, files=files)
