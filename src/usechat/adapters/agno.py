@@ -96,6 +96,7 @@ class AgnoSource(FrameworkSource[Any]):
     """
 
     context_argument = "dependencies"
+    continues = False  # a run takes a question: it cannot begin behind the result of a tool
 
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)

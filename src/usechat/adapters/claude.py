@@ -121,6 +121,8 @@ class ClaudeSource(FrameworkSource[Any]):
     ...     return ClaudeSource(options, wait_seconds=600)
     """
 
+    continues = False  # Claude Code is a process of its own: it does not wait until its calls are stored
+
     def __init__(self, options: Any, *, wait_seconds: float = WAIT_SECONDS) -> None:
         super().__init__()
         self._claude = options

@@ -139,6 +139,8 @@ class CrewAiSource(FrameworkSource[Any]):
             self._make = lambda _turn: agent.copy()
             name = getattr(agent, "role", None) or getattr(agent, "name", None)
         self.info = AgentInfo(_FRAMEWORK, name)
+        if callable(agent) or hasattr(agent, "tasks"):
+            self.continues = False  # a crew or a flow begins again
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run on the chat, in a thread. Closing it ends the run with the next event, such as a piece of text."""

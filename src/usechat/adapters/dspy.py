@@ -61,6 +61,8 @@ class DspySource(FrameworkSource[Any]):
     ...     return DspySource(program, context=lambda turn: {"language": "French"})
     """
 
+    continues = False  # a program begins again, and does not wait until its calls are stored
+
     def __init__(
         self,
         program: Any,

@@ -94,6 +94,7 @@ class GoogleAdkSource(FrameworkSource[Any]):
     """
 
     context_argument = "state_delta"
+    continues = False  # a run takes a question: it cannot begin behind the result of a tool
 
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)

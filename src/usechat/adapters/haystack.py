@@ -77,6 +77,8 @@ class HaystackSource(FrameworkSource[Any]):
     ...     return HaystackSource(agent, options=lambda turn: {"hook_context": {"chat": turn.chat_id}})
     """
 
+    continues = False  # its tools do not wait until their calls are stored
+
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)
         self._agent = agent

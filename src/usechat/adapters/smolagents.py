@@ -107,6 +107,7 @@ class SmolagentsSource(FrameworkSource[Any]):
     """
 
     context_argument = "additional_args"
+    continues = False  # a run takes a question: it cannot begin behind the result of a tool
 
     def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)

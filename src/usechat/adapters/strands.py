@@ -131,6 +131,7 @@ class StrandsSource(FrameworkSource[Any]):
     """
 
     context_argument = "invocation_state"
+    continues = False  # a run takes a question: it cannot begin behind the result of a tool
 
     def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)

@@ -8,7 +8,7 @@ import msgspec
 
 from usechat.errors import InvalidRequest, InvalidSetting
 from usechat.runs.turns import TurnQueue
-from usechat.sources import FactorySource, Source, as_source
+from usechat.sources import FactorySource, Source, as_source, continues_after_crash
 
 __all__ = ["AgentEntry", "Agents"]
 
@@ -65,6 +65,12 @@ class Agents:
         """Return the source of an agent; ``None`` if agent processes answer. A factory is called once per process."""
         source = self._sources.get(name)
         return await source.open() if isinstance(source, FactorySource) else source
+
+    @property
+    def unable_to_continue(self) -> list[str]:
+        """The names of the agents that cannot go on with an answer whose process died, as far as they are ready."""
+        opened = {name: self.opened(name) for name in self._sources}
+        return [name for name, source in opened.items() if source and continues_after_crash(source) is False]
 
     def opened(self, name: str) -> Source | None:
         """Return the source of an agent that is ready; an answer of an earlier release may not name its agent."""

@@ -24,6 +24,7 @@ the policy first, and passes only the key on: a chat of somebody else and a chat
 
 import asyncio
 import contextlib
+import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,12 +35,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from usechat.chats.memory import MemoryChats
 from usechat.chats.store import ChatStore
 from usechat.errors import (
     AmbiguousLength,
     CannotAnswer,
     ChatNotFound,
     InvalidRequest,
+    InvalidSetting,
     RequestError,
     RequestTimeout,
     TooManyRequests,
@@ -87,6 +90,7 @@ from usechat.turn import Identity, TurnContext
 __all__ = ["Endpoints", "ServedChats", "chat_response"]
 
 
+_logger: Final = logging.getLogger("usechat.server")
 _RUN_ID: Final = "x-workflow-run-id"
 """The header that names what is streamed, so that ``WorkflowChatTransport`` can go on behind a cut."""
 _TAIL_INDEX: Final = "x-workflow-stream-tail-index"
@@ -170,6 +174,31 @@ class Endpoints:
                 self._recovering = Recovering(
                     self.stored, self.manager, settings, self._agents.opened, self._context_of
                 )
+        self._check_consent(None if chats is None else chats.store)
+
+    def _check_consent(self, chats: ChatStore | None) -> None:
+        """Refuse the consent to go on after a crash where no answer could. Raises ``InvalidSetting``."""
+        rule = self.settings.after_crash
+        if rule is None or rule == "lose":
+            return
+        if chats is None or isinstance(chats, MemoryChats):
+            raise InvalidSetting(
+                f"after_crash={rule!r} needs chats in a database; give chats=SqlChats(...), or --chats"
+            )
+        if self._recovering is None:
+            where = type(self.store if self.queue is None else self.queue).__name__
+            raise InvalidSetting(f"after_crash={rule!r} has no effect with {where}; leave it out")
+        self._check_agents(rule)
+
+    def _check_agents(self, rule: str) -> None:
+        names = self._agents.unable_to_continue
+        if len(names) == len(self._agents.entries):
+            raise InvalidSetting(
+                "none of the agents can go on with an answer whose process died:"
+                f" {', '.join(names)}; leave after_crash={rule!r} out"
+            )
+        if names:
+            _logger.warning("after_crash=%r has no effect on these agents: %s", rule, ", ".join(names))
 
     async def report_feedback(self, feedback: Feedback) -> None:
         """Pass a person's rating of a message to the application."""
@@ -394,6 +423,8 @@ class Endpoints:
     async def start(self) -> None:
         """Open the agents and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
         await self._agents.open_all()
+        if self.settings.after_crash in ("continue", "ask"):
+            self._check_agents(self.settings.after_crash)
         if self.stored is not None:
             await self.stored.open()
 
