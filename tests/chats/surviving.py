@@ -27,8 +27,8 @@ __all__ = ["ChatServer", "SurvivingServer"]
 class _Life:
     """What the agents of all processes have done, and where one of them waits for its death."""
 
-    def __init__(self, path: str, waits_at: str) -> None:
-        self._notes = Path(f"{path}.notes")
+    def __init__(self, notes: Path, waits_at: str) -> None:
+        self._notes = notes
         self._waits_at = waits_at
 
     def note(self, what: str) -> None:
@@ -129,10 +129,10 @@ class _Agents:
         yield f"{await turn.step('book', book)}."
 
 
-def _serve(listener: socket.socket, path: str, agent: str, waits_at: str, settings: Settings) -> None:
-    agents = _Agents(_Life(path, waits_at))
+def _serve(listener: socket.socket, database: str, notes: Path, agent: str, waits_at: str, settings: Settings) -> None:
+    agents = _Agents(_Life(notes, waits_at))
     answer = agents.pydantic() if agent == "pydantic" else getattr(agents, agent)
-    chats = SqlChats(path, lease=6)
+    chats = SqlChats(database, lease=6)
     app = ChatApp(answer, chats=chats, settings=settings, metrics=False, drain=0.1)
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
 
@@ -175,4 +175,4 @@ class SurvivingServer(ChatServer):
     def __init__(
         self, database: str, notes: Path, agent: str, *, waits_at: str = "", settings: Settings | None = None
     ) -> None:
-        super().__init__(notes, _serve, database, agent, waits_at, settings or Settings(sdk="7"))
+        super().__init__(notes, _serve, database, notes, agent, waits_at, settings or Settings(sdk="7"))

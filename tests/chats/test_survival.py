@@ -1,5 +1,6 @@
 """kill -9 at any moment, and the answer goes on: finished steps are not asked again, and no tool runs twice."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,8 +15,10 @@ import pytest
 
 from tests.chats.surviving import SurvivingServer
 from tests.chats.talking import user
+from tests.postgres_server import postgres_server
 from tests.server.process import eventually
 from usechat.chats import SqlChats
+from usechat.ids import new_id
 from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
 from usechat.protocol.validation import validate_messages
@@ -27,6 +30,19 @@ pytestmark = pytest.mark.stores
 Start = Callable[..., SurvivingServer]
 CONSENT: Final = Settings(sdk="7", after_crash="continue")
 QUESTION: Final = {"id": "c1", "messages": [user("u1", "Go")]}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server() as url:
+        asyncio.run(migrate(url))
+        yield url
+
+
+async def migrate(url: str) -> None:
+    store = SqlChats(url)
+    await store.migrate()
+    await store.close()
 
 
 @pytest.fixture
@@ -108,6 +124,23 @@ def test_an_answer_goes_on_after_the_restart_of_its_process(start: Start, agent:
     die(start(agent, waits_at=place, settings=settings))
     second = start(agent, settings=settings)
     outcome, message = second.ended()
+    assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
+    assert (second.notes, states(message)) == MATRIX[place]
+
+
+@pytest.mark.parametrize("place", ["text 2", "tool"])
+def test_another_process_on_postgresql_goes_on_without_redis(postgres: str, tmp_path: Path, place: str) -> None:
+    notes, chat_id = tmp_path / "notes", new_id()
+    first = SurvivingServer(postgres, notes, "pydantic", waits_at=place)
+    second = SurvivingServer(postgres, notes, "pydantic")
+    try:
+        assert second.stop(chat_id) == 404, "it runs already, and finds by itself that the other one is dead"
+        first.ask({**QUESTION, "id": chat_id}, until=lambda data: b"data-reached" in data)
+        eventually(lambda: second.notes[-1:] == ["model 3"], "it goes on although nobody looks")
+        outcome, message = second.ended(chat_id)
+    finally:
+        first.kill()
+        second.kill()
     assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
     assert (second.notes, states(message)) == MATRIX[place]
 
