@@ -37,6 +37,37 @@ const inOrderOfSource = {
   },
 };
 
+/**
+ * Smaller grammars. JSX and TSX have that of JavaScript, but for the names of their scopes. C++ has a second one of 300 kB for the
+ * bodies of macros: without it, their words and literals are coloured.
+ */
+const smallGrammars = {
+  name: "small-grammars",
+  enforce: "pre" as const,
+  transform(code: string, id: string) {
+    const name = /\/langs\/dist\/([\w-]+)\.mjs$/.exec(id)?.[1];
+    if (name === "jsx") return likeJavaScript(name, "js.jsx");
+    if (name === "tsx") return likeJavaScript(name, "tsx");
+    if (name === "cpp-macro") return "export default []";
+    return name === "cpp" ? withoutMacros(code) : undefined;
+  },
+};
+
+function likeJavaScript(name: string, suffix: string): string {
+  return `import javascript from "./javascript.mjs";
+const text = JSON.stringify(javascript.at(-1)).replace(/\\.js(?=[ "])/g, ".${suffix}");
+export default [...javascript, { ...JSON.parse(text), name: "${name}", aliases: [] }];`;
+}
+
+function withoutMacros(code: string): string {
+  const include = String.raw`{\"include\":\"source.cpp.embedded.macro\"}`;
+  const embedded = String.raw`\"cpp-macro\",`;
+  if (!code.includes(include) || !code.includes(embedded)) throw new Error("Shiki has another grammar of C++ than 4.6.0");
+  const rules = ["control_flow_keywords", "language_constants", "number_literal", "string_context", "wordlike_operators"];
+  const includes = rules.map((rule) => include.replace("source.cpp.embedded.macro", `#${rule}`));
+  return code.replace(embedded, "").replace(include, includes.join());
+}
+
 /** Writes the licences of a worker's packages: `build.license` knows those of the page alone. */
 const workerLicences = (): Plugin => ({
   name: "worker-licences",
@@ -73,7 +104,7 @@ export default defineConfig({
   plugins: [onlyWoff2, inOrderOfSource, fontLicences(), react(), tailwindcss()],
   resolve: { alias: parsers },
   define: { AI_SDK_RELEASE: JSON.stringify(ai.version) },
-  worker: { format: "es", plugins: () => [workerLicences()] },
+  worker: { format: "es", plugins: () => [smallGrammars, workerLicences()] },
   build: {
     outDir: "../src/usechat/web/built",
     emptyOutDir: true,

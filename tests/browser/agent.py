@@ -45,6 +45,19 @@ LONG_CODE: Final = (
     + ", ".join(map(str, range(200)))
     + "]\n```\n"
 )
+GRAMMARS: Final = """```tsx
+const Page = ({ name }: Props) => <Title text="Hello">{name}</Title>;
+```
+
+```jsx
+const page = <Title text="Hello" />;
+```
+
+```cpp
+#define TWICE(x) return "two" + 2 * (x) {
+int double_of(int number) { return 2; }
+```
+"""
 WIDE_TABLE: Final = (
     "| "
     + " | ".join(f"Considerable-{number}" for number in range(9))
@@ -542,6 +555,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "cited": _cited,
     "clock": _clock,
     "code": _saying(LONG_CODE),
+    "grammars": _saying(GRAMMARS),
     "count": _count,
     "deep": _saying(DEEP),
     "diagram": _saying(DIAGRAM),

@@ -34,6 +34,32 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("block", "line", "tokens"),
+    [
+        (0, 0, ["const", "Props", "Title", '"Hello"']),
+        (1, 0, ["const", "Title", '"Hello"']),
+        (2, 0, ["#define", "return", '"two"', "2"]),
+        (2, 1, ["int", "return"]),
+    ],
+    ids=["TSX", "JSX", "macro", "behind the macro"],
+)
+def test_languages_that_share_a_grammar_and_macros_are_coloured(
+    open_page: OpenPage, block: int, line: int, tokens: list[str]
+) -> None:
+    page = open_page()
+    ask(page, "grammars please")
+    wait_until_idle(page)
+    code = page.locator(".code-block pre").nth(block).locator("code > span").nth(line)
+    expect(code.locator(".token").first).to_be_visible()
+    plain = code.evaluate("line => getComputedStyle(line).color")
+    colours = code.locator(".token").evaluate_all(
+        "all => all.map((token) => [token.textContent.trim(), getComputedStyle(token).color])"
+    )
+    coloured = [text for text, colour in colours if colour != plain]
+    assert [text for text in tokens if not any(text in token for token in coloured)] == []
+
+
 def follows_the_wheel(page: Page, box: Locator) -> bool:
     """Turn the wheel over a box. While the page goes to a question, the box may have left the pointer by then."""
     box.hover()
