@@ -12,9 +12,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from scripts.generate_docs import ROOT
 from usechat import __version__
@@ -74,23 +74,48 @@ def sdist_files(sdist: Path) -> dict[str, int]:
         return {entry.name.partition("/")[2]: entry.size for entry in archive if entry.isfile()}
 
 
+class Check(NamedTuple):
+    """The files of an archive with their sizes, the files that it must have, and its largest size."""
+
+    name: str
+    files: Mapping[str, int]
+    required: tuple[str, ...]
+    largest: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {len(self.files)} files, {sum(self.files.values()) / MEGABYTE:.2f} MB"
+
+    @property
+    def problems(self) -> list[str]:
+        """What must be changed before it is published."""
+        return [f"{self.name}: {text}" for text in problems_of(self.files, self.required, self.largest)]
+
+
+def wheel_checks(wheel: Path) -> tuple[Check, Check]:
+    """Return the checks of a wheel: as it is, and installed."""
+    return (
+        Check(wheel.name, wheel_files(wheel), IN_WHEEL, LARGEST_WHEEL),
+        Check(f"{wheel.name}, installed", installed_files(wheel), (), LARGEST_INSTALLATION),
+    )
+
+
+def run_checks(checks: Iterable[Check]) -> bool:
+    """Print the sizes and the problems; return whether there are none."""
+    problems: list[str] = []
+    for check in checks:
+        sys.stdout.write(f"{check}\n")
+        problems += check.problems
+    sys.stdout.write("".join(f"FAILED {problem}\n" for problem in problems))
+    return not problems
+
+
 def main() -> int:
     """Build both files and check them; print their sizes."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     dist = build()
     [wheel], [sdist] = dist.glob("*.whl"), dist.glob("*.tar.gz")
-    checks = (
-        (wheel.name, wheel_files(wheel), IN_WHEEL, LARGEST_WHEEL),
-        (f"{wheel.name}, installed", installed_files(wheel), (), LARGEST_INSTALLATION),
-        (sdist.name, sdist_files(sdist), IN_SDIST, 10 * LARGEST_INSTALLATION),
-    )
-    problems = [
-        f"{name}: {text}" for name, files, required, largest in checks for text in problems_of(files, required, largest)
-    ]
-    for name, files, _, _ in checks:
-        sys.stdout.write(f"{name}: {len(files)} files, {sum(files.values()) / MEGABYTE:.1f} MB\n")
-    sys.stdout.write("".join(f"FAILED {problem}\n" for problem in problems))
-    return 1 if problems else 0
+    sdist_check = Check(sdist.name, sdist_files(sdist), IN_SDIST, 10 * LARGEST_INSTALLATION)
+    return 0 if run_checks((*wheel_checks(wheel), sdist_check)) else 1
 
 
 if __name__ == "__main__":

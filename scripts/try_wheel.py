@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-from scripts.dist import UV, build
+from scripts.dist import UV, build, run_checks, wheel_checks
 from scripts.generate_docs import ROOT
 from usechat import __version__
 from usechat.starter.project import FRAMEWORKS
@@ -142,6 +142,7 @@ def main(versions: list[str]) -> None:
     """Try the wheel with each version."""
     with tempfile.TemporaryDirectory() as name:
         wheel = next(build("--wheel", into=Path(name)).glob("*.whl"))
+        is_small = run_checks(wheel_checks(wheel))
         for what, inputs in {"checkout": {}, wheel.name: {"version": str(wheel)}}.items():
             begin = time.monotonic()
             try_action(versions[0], Path(name) / f"action-{what}", **inputs)
@@ -156,6 +157,7 @@ def main(versions: list[str]) -> None:
             outcome = f"works ({time.monotonic() - begin:.0f} s)" if is_there else "is absent: not tried"
             sys.stdout.write(f"== {wheel.name} with Python {version}: {outcome}\n")
             shutil.rmtree(directory, ignore_errors=True)
+    assert is_small, "see FAILED above: `make dist` refuses this wheel"
 
 
 if __name__ == "__main__":
