@@ -17,7 +17,7 @@ from tests.postgres_server import postgres_server
 from tests.redis_server import SERVERS, redis_server
 from tests.server.process import PATIENCE, question, serve_process
 from usechat.server import new_api_token
-from usechat.starter.project import PAGES, Framework, Page, Project
+from usechat.starter.project import FRAMEWORKS, PAGES, Framework, Page, Project
 
 LOCKS = {"uv.lock", "web/package-lock.json"}
 """What `uv sync` and `npm install` write."""
@@ -48,6 +48,16 @@ def test_an_image_copies_what_is_there_and_what_is_not_ignored(page: Page) -> No
     assert [
         name for name in names if not any(Path(name).match(each) or name.startswith(each) for each in allowed)
     ] == []
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_project_has_the_extras_of_the_image_that_the_guide_shows(framework: Framework) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+    image = re.search(r"^RUN pip install --no-cache-dir 'usechat\[(.+)\]'$", guide, re.MULTILINE)
+    project = re.search(r'"usechat\[(.+)\]>=', files_of(framework)["pyproject.toml"])
+    assert image is not None
+    assert project is not None
+    assert {*image[1].split(","), "chats"} <= {*project[1].split(",")}
 
 
 def test_the_page_of_next_is_an_image_of_its_own() -> None:
