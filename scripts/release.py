@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -56,8 +58,18 @@ def released(tree: Tree, version: str, today: datetime.date) -> Tree:
     )
 
 
+@contextmanager
+def restoring(root: Path) -> Iterator[None]:
+    """Undo what was changed in a checkout that was clean if a step fails, or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        _git("restore", "--staged", "--worktree", ".", root=root)
+        raise
+
+
 def main(version: str) -> int:
-    """Make the release in this checkout."""
+    """Make the release in this checkout. If a step fails, the files are as before."""
     files = {
         "pyproject": ROOT / "pyproject.toml",
         "package": ROOT / "src" / "usechat" / "__init__.py",
@@ -70,18 +82,19 @@ def main(version: str) -> int:
         sys.stderr.write("".join(f"make release: {problem}\n" for problem in problems))
         return 2
     new = released(tree, version, datetime.datetime.now(datetime.UTC).date())
-    for name, path in files.items():
-        path.write_text(getattr(new, name), encoding="utf-8")
-    _run(sys.executable, "-m", "scripts.generate_docs")
-    _run(sys.executable, "-m", "scripts.dist")
-    _run("git", "commit", "--all", "--message", f"Release {version}")
+    with restoring(ROOT):
+        for name, path in files.items():
+            path.write_text(getattr(new, name), encoding="utf-8")
+        _run(sys.executable, "-m", "scripts.generate_docs")
+        _run(sys.executable, "-m", "scripts.dist")
+        _run("git", "commit", "--all", "--message", f"Release {version}")
     _run("git", "tag", "--annotate", f"v{version}", "--message", f"usechat {version}")
     sys.stdout.write(f"v{version} is tagged; push the commit and the tag, and the workflow publishes it\n")
     return 0
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+def _git(*arguments: str, root: Path = ROOT) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
 def _run(*command: str) -> None:

@@ -1,6 +1,8 @@
 """`make release`: what it refuses, and what it writes."""
 
 import datetime
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,7 +10,7 @@ import pytest
 import yaml
 
 from scripts.generate_docs import ROOT
-from scripts.release import Tree, problems_of, released
+from scripts.release import Tree, problems_of, released, restoring
 
 pytestmark = pytest.mark.once
 
@@ -49,6 +51,33 @@ def test_the_version_and_the_date_are_written() -> None:
     new = released(READY, "0.1.0", datetime.date(2027, 1, 31))
     assert (new.package, new.changelog.splitlines()[2]) == ('__version__: Final = "0.1.0"\n', "## [0.1.0] - 2027-01-31")
     assert new.pyproject == READY.pyproject.replace("0.0.9", "0.1.0")
+
+
+@pytest.mark.parametrize("failure", [subprocess.CalledProcessError(1, "make dist"), KeyboardInterrupt()])
+def test_a_step_that_fails_leaves_no_changes_behind(failure: BaseException, tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+        return subprocess.run(
+            ["git", *author, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "--quiet")
+    changelog, readme = tmp_path / "CHANGELOG.md", tmp_path / "README.md"
+    changelog.write_text("unreleased")
+    readme.write_text("pip install .")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "First")
+
+    def fail() -> None:
+        changelog.write_text("2027-01-31")
+        readme.write_text("pip install usechat")
+        git("add", "README.md")
+        raise failure
+
+    with pytest.raises(type(failure)), restoring(tmp_path):
+        fail()
+    assert (changelog.read_text(), readme.read_text()) == ("unreleased", "pip install .")
+    assert git("status", "--porcelain") == ""
 
 
 def test_the_workflows_run_what_the_repository_has_and_only_one_job_may_publish() -> None:
