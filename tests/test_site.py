@@ -1,11 +1,9 @@
 """The documentation's site: pages gathered from the repository, links rewritten, built without a warning."""
 
-import fcntl
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from scripts.build_site import (
     without_unused_script,
 )
 from scripts.generate_docs import CHOOSER, ROOT
+from tests.built_site import build_site
 from tests.test_public import ADAPTERS
 from tests.test_public import PUBLIC as PUBLIC_MODULES
 from usechat import __version__
@@ -107,15 +106,7 @@ def test_the_reference_has_every_public_module() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site into an empty directory; a warning of the generator is an error."""
-    into = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "scripts.build_site", "--into", str(into)]
-    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:  # the generator has one cache for all
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stdout + process.stderr
-    assert "No issues found" in process.stdout + process.stderr
-    return into
+    return build_site(tmp_path_factory)
 
 
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
