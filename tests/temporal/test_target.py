@@ -6,9 +6,11 @@ import httpx2
 import pytest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 
+from tests.certificate import write_certificate
 from tests.server.process import PATIENCE, question, serve_process
 from tests.temporal.pages import said
 from tests.temporal.server import TemporalServer, WorkerProcess
+from tests.temporal.tls import tls_before
 from tests.temporal.travel import TEXTS
 from usechat.cli import main
 
@@ -45,6 +47,55 @@ async def test_the_namespace_comes_from_the_profile_file(server: TemporalServer,
         worker.stop()
     assert answer.texts == TEXTS
     assert [each.namespace async for each in client.list_workflows("WorkflowId STARTS_WITH 'usechat//profile/'")] == []
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    file = tmp_path / "certificate.pem"
+    write_certificate(file, "127.0.0.1")
+    return file
+
+
+@pytest.mark.parametrize("place", ["environment", "profile"])
+def test_tls_a_client_certificate_and_an_api_key_are_taken_as_temporal_takes_them(
+    place: str, server: TemporalServer, worker: str, certificate: Path, tmp_path: Path
+) -> None:
+    client = tmp_path / "client.pem"
+    write_certificate(client, "client")
+    if place == "environment":
+        environment = {
+            "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str(certificate),
+            "TEMPORAL_TLS_CLIENT_CERT_PATH": str(client),
+            "TEMPORAL_TLS_CLIENT_KEY_PATH": str(client),
+            "TEMPORAL_API_KEY": "a-key",
+        }
+    else:
+        file = tmp_path / "temporal.toml"
+        file.write_text(
+            f'[profile.cloud]\napi_key = "a-key"\n[profile.cloud.tls]\nserver_ca_cert_path = "{certificate}"\n'
+            f'client_cert_path = "{client}"\nclient_key_path = "{client}"\n',
+            encoding="utf-8",
+        )
+        environment = {"TEMPORAL_CONFIG_FILE": str(file), "TEMPORAL_PROFILE": "cloud"}
+    with tls_before(server.address, certificate, clients=client) as tls:
+        target = ["--as", "temporal", tls.address, "--workflow", "Travel", "--task-queue", worker, "--sdk", "7"]
+        with serve_process(tmp_path, *target, environment=environment) as served:
+            answer = said(httpx2.post(f"{served.url}/api/chat", json=question(chat_id=place), timeout=PATIENCE))
+    assert answer.texts == TEXTS, answer.text
+    assert tls.keys == {"Bearer a-key"}
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(
+    server: TemporalServer, worker: str, certificate: Path, tmp_path: Path
+) -> None:
+    environment = {"TEMPORAL_API_KEY": "a-key"}
+    with tls_before(server.address, certificate) as tls:
+        target = ["--as", "temporal", tls.address, "--workflow", "Travel", "--task-queue", worker, "--sdk", "7"]
+        with serve_process(tmp_path, *target, environment=environment) as served:
+            answer = said(httpx2.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE))
+            assert "the Temporal server cannot be reached: " in served.written
+    assert answer.status == 503
+    assert tls.keys == set(), "a key is shown to nobody who is not trusted"
 
 
 @pytest.mark.parametrize(
