@@ -97,6 +97,7 @@ test-deploy: install ## run usechat behind real proxies, on other servers, with 
 	USECHAT_REQUIRE_PROGRAMS=$(APT_CAN) $(UV) run --quiet --group servers pytest -n 2 --dist loadfile -m deploy
 
 test-temporal: install ## run agents as workflows of a real Temporal server, with workers that are killed
+	$(UV) pip install --quiet --no-config --python .venv --target build/temporal_openai_agents -r tests/temporal/openai_agents.txt
 	$(UV) run --quiet --group temporal pytest -n 2 --dist loadfile -m temporal
 	$(UV) run --quiet --group temporal pytest -q tests/test_doctests.py -k temporal
 

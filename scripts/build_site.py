@@ -36,6 +36,7 @@ PUBLIC = (
     "usechat.agent_ops",
     "usechat.genkit",
     "usechat.temporal",
+    "usechat.temporal.openai_agents",
     "usechat.temporal.pydantic_ai",
     "usechat.typescript",
     "usechat.adapters.a2a",

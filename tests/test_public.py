@@ -25,6 +25,7 @@ ADAPTERS = {
     "usechat.adapters.openai_agents": "agents",
     "usechat.adapters.pydantic_ai": "pydantic_ai",
     "usechat.temporal": "temporalio",
+    "usechat.temporal.openai_agents": "temporalio",
     "usechat.temporal.pydantic_ai": "temporalio",
 }
 """The modules that can be imported where their framework is installed."""

@@ -49,6 +49,7 @@ from usechat.turn import AgentInfo, Turn, current_context
 try:
     from agents import Agent, AgentToolStreamEvent, RunHooks, Runner, RunResultStreaming, RunState
     from agents.models.fake_id import FAKE_RESPONSES_ID
+    from agents.result import RunResultBase
     from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
 except ImportError:
     raise MissingDependency("openai-agents", "openai-agents") from None
@@ -277,23 +278,32 @@ class OpenAIAgentsAdapter:
             output = item.output if name == "tool_output" else raw.get("output")
             if call_id in self._denied:
                 yield ToolDenied(call_id, self._denied[call_id])
-            elif isinstance(output, str) and output.startswith(_FAILED):
-                yield ToolError(call_id, conversation.TOOL_FAILED)
             elif call_id is not None:
-                yield ToolResult(call_id, _value(output))
+                yield outcome_of(call_id, output)
 
     def _result(self, result: RunResultStreaming) -> Iterator[Part]:
         self._is_over = True
         for item in result.interruptions:
             if item.call_id is not None:
                 yield ApprovalRequest(f"approval-{item.call_id}", item.call_id)
-        output = result.final_output
-        if output is not None and not isinstance(output, str):
-            dump = getattr(output, "model_dump", None)
-            yield Data("output", dump(mode="json") if callable(dump) else output)
-        used = result.context_wrapper.usage
-        reason = None if result.interruptions else self._reason
-        yield conversation.finish(reason, conversation.usage(used.input_tokens, used.output_tokens))
+        yield from result_parts(result, None if result.interruptions else self._reason)
+
+
+def outcome_of(call_id: str, output: Any) -> ToolResult | ToolError:
+    """Return what became of a call, given the output of its tool."""
+    if isinstance(output, str) and output.startswith(_FAILED):
+        return ToolError(call_id, conversation.TOOL_FAILED)
+    return ToolResult(call_id, _value(output))
+
+
+def result_parts(result: RunResultBase, reason: str | None) -> Iterator[Part]:
+    """Yield the end of a run: an output that is no text, and the usage."""
+    output = result.final_output
+    if output is not None and not isinstance(output, str):
+        dump = getattr(output, "model_dump", None)
+        yield Data("output", dump(mode="json") if callable(dump) else output)
+    used = result.context_wrapper.usage
+    yield conversation.finish(reason, conversation.usage(used.input_tokens, used.output_tokens))
 
 
 def _value(output: Any) -> Any:
