@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page
 from tests.postgres_server import postgres_server
 from tests.server.process import PATIENCE, ServeProcess, eventually, serve_process
-from tests.temporal.server import TemporalServer
+from tests.temporal.server import TemporalServer, WorkerProcess
 from tests.temporal.travel import TEXTS
 from usechat.cli import main
 
@@ -29,9 +29,11 @@ def browser() -> Iterator[Browser]:
 class Site:
     """Web processes before the same Temporal server, with their chats in one file."""
 
-    def __init__(self, directory: Path, address: str, workflow: str, release: str) -> None:
+    def __init__(
+        self, directory: Path, address: str, workflow: str, release: str, *, task_queue: str = "travel"
+    ) -> None:
         self._directory = directory
-        self._options = ["--as", "temporal", address, "--workflow", workflow, "--task-queue", "travel"]
+        self._options = ["--as", "temporal", address, "--workflow", workflow, "--task-queue", task_queue]
         self._options += ["--sdk", release.partition(".")[0]]
 
     @contextmanager
@@ -108,6 +110,59 @@ def test_a_question_that_the_page_answers_reaches_the_workflow(
         page.call("addToolResult" if release.startswith("5.0.0") else "addToolOutput", output)
         page.until(lambda view: len(view["requests"]) == 2)
         assert texts(page.answer()) == ["Where do you start?", "You start in Bergen."]
+
+
+@pytest.mark.parametrize("workflow", ["Asking", "Ending"])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_page_of_ai_sdk_5_approves_by_a_tool(
+    workflow: str, allowed: bool, server: TemporalServer, browser: Browser, tmp_path: Path
+) -> None:
+    release = NEWEST[0]
+    with Site(tmp_path, server.address, workflow, release).serving() as served:
+        page = browser.open(
+            release, f"{served.url}/api/chat", chat_id=f"ask-5-{workflow}-{allowed}", automatic=["tools"]
+        )
+        (tmp_path / "gate").touch()
+        page.send(str(tmp_path))
+        [_, question] = calls(page.answer())
+        assert (question["type"], question["state"]) == ("tool-approval", "input-available")
+        output = {"tool": "approval", "toolCallId": question["toolCallId"], "output": {"approved": allowed}}
+        page.call("addToolOutput", output)
+        page.until(lambda view: len(view["requests"]) == 2)
+        message = page.answer()
+    last = "Booked." if allowed else "Not booked."
+    assert texts(message)[-1] == (TEXTS[2] if workflow == "Asking" else last)
+    assert calls(message)[0].get("output") == ("booked" if allowed else None)
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_the_page_reads_on_after_kill_9_of_the_worker(
+    release: str, server: TemporalServer, browser: Browser, tmp_path: Path
+) -> None:
+    task_queue = f"killed-worker-{release}"
+    site = Site(tmp_path, server.address, "Gated", release, task_queue=task_queue)
+    workers = [WorkerProcess(server.address, task_queue)]
+    try:
+        with site.serving() as served:
+            page = browser.open(release, f"{served.url}/api/chat", chat_id=task_queue)
+            page.send(str(tmp_path))
+            notes = tmp_path / "notes"
+            eventually(lambda: notes.exists() and "request 2" in notes.read_text(), "the last step has begun")
+            page.until(lambda view: "booked" in str(view["messages"][1:]))
+            workers[0].kill()
+            workers.append(WorkerProcess(server.address, task_queue))
+            (tmp_path / "gate").touch()
+            message = page.answer()
+            requests = page.look()["requests"]
+    finally:
+        for worker in workers:
+            worker.stop()
+    assert texts(message) == TEXTS
+    assert [call["output"] for call in calls(message)] == [{"celsius": 21}, "booked"]
+    assert len(requests) == 1, "the same connection reads on"
+    assert notes.read_text(encoding="utf-8").splitlines() == [
+        "request 0", "weather Oslo", "request 1", "book Oslo", "request 2", "request 2"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("release", NEWEST)
