@@ -475,7 +475,11 @@ class FunctionSource:
         if source is not None:  # some agents are context managers, too
             if context.has_begun_before and continues_after_crash(source) is False:
                 raise PublicError(_CANNOT_CONTINUE)
-            await source.drive(context)
+            try:
+                await source.drive(context)
+            finally:
+                if isinstance(source, FactorySource):  # made for this turn
+                    await source.close()
         elif isinstance(result, contextlib.AbstractAsyncContextManager):
             async with result as agent:
                 await self._hand_to(agent, context)

@@ -156,3 +156,68 @@ def test_a_graph_with_a_state_of_the_standard_library_answers() -> None:
     builder: Any = StateGraph(State)
     builder.add_node("answer", lambda _state: {"messages": [AIMessage("Hello")]}).add_edge(START, "answer")
     assert answer_of(builder.compile()) == "Hello"
+
+
+# Classes as contexts, and functions that block.
+
+
+@dataclass
+class Asker:
+    turn: Turn
+
+    @property
+    def name(self) -> str:
+        return self.turn.headers["x-name"]
+
+
+class Guest:
+    def __init__(self, asked: "Turn", /, title: str = "") -> None:
+        self.name = title + asked.headers["x-name"]
+
+
+class Nobody:
+    name = "nobody"
+
+
+class Painted(BaseModel):
+    name: str = "red"
+
+
+@pytest.mark.parametrize(
+    ("context", "name"), [(Asker, "Ada"), (Guest, "Ada"), (Nobody, "nobody"), (Painted, "red"), (Language, "en")]
+)
+def test_a_class_makes_the_context_of_each_turn(context: Any, name: str) -> None:
+    graph = graph_with(context, lambda given: getattr(given, "name", None) or given.code)
+    assert answer_of(LangGraphSource(graph, context=context)) == name
+    assert answer_of(as_source(lambda _turn: graph, context=context)) == name
+
+
+@pytest.mark.parametrize("made_by", ["adapter", "function", "factory"])
+def test_a_class_that_needs_more_than_the_turn_is_refused_at_the_start(made_by: str) -> None:
+    graph = graph_with(Visitor, str)
+    agents: dict[str, Any] = {"adapter": graph, "function": lambda _turn: graph, "factory": lambda: graph}
+    with pytest.raises(CannotAnswer) as refusal:
+        as_source(agents[made_by], context=Visitor)
+    assert str(refusal.value) == (
+        "the context Visitor is a class that needs name; give a function of the turn that makes one:"
+        " def context(turn): return Visitor(name=…)"
+    )
+
+
+def test_a_function_of_the_context_that_blocks_delays_no_other_chat() -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def blocking(turn: Turn) -> Visitor:
+        together.wait()
+        return Visitor(turn.headers["x-name"])
+
+    source = LangGraphSource(graph_with(Visitor, lambda given: given.name), context=blocking)
+    app = ChatApp(source)
+
+    async def both() -> list[int]:
+        transport = ASGITransport(app=app)
+        async with AsyncClient(transport=transport, base_url="http://test", headers={"x-name": "Ada"}) as client:
+            posts = [client.post("/api/chat", json=question(chat)) for chat in ("one", "two")]
+            return [response.status_code for response in await asyncio.gather(*posts)]
+
+    assert asyncio.run(both()) == [200, 200]

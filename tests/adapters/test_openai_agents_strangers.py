@@ -1,5 +1,6 @@
 """Agents of the OpenAI Agents SDK as people write them: handoffs, MCP servers, sessions, approvals in a long chat."""
 
+import asyncio
 import sys
 from typing import Any
 
@@ -9,8 +10,14 @@ from agents.mcp import MCPServerStdio
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
 
+from usechat.adapters import openai_agents
 from usechat.adapters.openai_agents import OpenAIAgentsSource
+from usechat.server import chat_response
+from usechat.sources import FactorySource
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
 SERVER = """
@@ -71,14 +78,105 @@ def test_the_next_message_goes_to_the_agent_that_took_over() -> None:
 
 
 def test_mcp_servers_are_connected_and_their_results_are_texts() -> None:
-    call = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
-    server = MCPServerStdio({"command": sys.executable, "args": ["-c", SERVER]}, client_session_timeout_seconds=60)
-    with ScriptedModel([call, "Sunny."]) as model:
+    server = weather_server()
+    with ScriptedModel([WEATHER, "Sunny."]) as model:
         agent = Agent(name="clerk", model=chat_model(model), mcp_servers=[server])
         with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
             answer = client.ask("Weather?")
     assert [tool.output for tool in answer.tools] == ["sunny in Paris"]
     assert server.session is None  # it was closed with the app
+
+
+def weather_server() -> MCPServerStdio:
+    return MCPServerStdio({"command": sys.executable, "args": ["-c", SERVER]}, client_session_timeout_seconds=60)
+
+
+WEATHER = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_server_of_an_agent_that_is_made_for_a_turn_is_closed_with_the_turn(is_async: bool) -> None:
+    servers: list[MCPServerStdio] = []
+    were_closed = []
+
+    def agent_of_turn(_turn: Any) -> Any:
+        were_closed.append([server.session is None for server in servers])
+        servers.append(weather_server())
+        return Agent(name="clerk", model=chat_model(model), mcp_servers=[servers[-1]])
+
+    async def later(turn: Any) -> Any:
+        return agent_of_turn(turn)
+
+    agent = later if is_async else agent_of_turn
+    with ScriptedModel([WEATHER, "Sunny."] * 2) as model, AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+        outputs = [[tool.output for tool in client.ask("Weather?").tools] for _ in range(2)]
+        were_closed.append([server.session is None for server in servers])
+    assert outputs == [["sunny in Paris"]] * 2
+    assert were_closed == [[], [True], [True, True]]
+
+
+def test_a_server_of_a_turn_is_closed_although_the_turn_fails() -> None:
+    server = weather_server()
+    with ScriptedModel([WEATHER, ModelAnswer(error="Overloaded.", status=400)]) as model:
+        agent = Agent(name="clerk", model=chat_model(model), mcp_servers=[server])
+        with AgentClient(lambda _turn: agent, headers={"x-ai-sdk": "7"}) as client:
+            assert client.ask("Weather?").error is not None
+            assert server.session is None
+
+
+async def test_turns_that_overlap_share_one_connection_until_the_last_has_ended() -> None:
+    server = weather_server()
+    first, second, third = (openai_agents.source_of(Agent(name="clerk", mcp_servers=[server])) for _ in range(3))
+    assert isinstance(first, FactorySource)
+    await first.open()
+    session = server.session
+    later = openai_agents.source_of(Agent(name="clerk", mcp_servers=[server]))
+    assert isinstance(later, FactorySource)
+    await later.open()
+    await first.close()
+    assert server.session is session is not None
+    await later.close()
+    assert server.session is None
+    assert isinstance(second, FactorySource)
+    assert isinstance(third, FactorySource)
+    await asyncio.gather(second.open(), third.open())
+    await asyncio.gather(second.close(), third.close())
+    assert server.session is None
+
+
+async def test_a_server_that_somebody_has_connected_stays_connected() -> None:
+    async with weather_server() as server:
+        agent = Agent(name="clerk", mcp_servers=[server, weather_server()])
+        source = openai_agents.source_of(agent)
+        assert isinstance(source, FactorySource)
+        await source.open()
+        await source.close()
+        assert server.session is not None
+
+
+async def test_a_server_that_cannot_be_connected_is_tried_again() -> None:
+    server = MCPServerStdio({"command": "/nowhere", "args": []})
+    for _ in range(2):
+        source = openai_agents.source_of(Agent(name="clerk", mcp_servers=[server]))
+        assert isinstance(source, FactorySource)
+        with pytest.raises(FileNotFoundError):
+            await source.open()
+        await source.close()
+
+
+def test_a_route_of_an_application_connects_the_servers_of_its_agent_for_each_turn() -> None:
+    server = weather_server()
+    with ScriptedModel([WEATHER, "Sunny.", "Bye."]) as model:
+        agent = Agent(name="clerk", model=chat_model(model), mcp_servers=[server])
+
+        async def chat(request: Request) -> Any:
+            return await chat_response(request, agent)
+
+        with AgentClient(Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])) as client:
+            assert [tool.output for tool in client.ask("Weather?").tools] == ["sunny in Paris"]
+            assert server.session is None
+            assert client.ask("Bye").text == "Bye."
+            assert server.session is None
 
 
 def test_a_session_holds_the_history_alone() -> None:

@@ -10,6 +10,7 @@ waits for an approval. The SDK always gives events of the Responses API, also fo
 itself, only the new message.
 
 **MCP.** Servers of ``mcp_servers`` that nobody has connected are connected when the server starts, and closed with it.
+Those of an agent that is made for one turn, and those of ``chat_response``, are connected for the turn.
 
 **Pauses.** Tools with ``needs_approval`` end the run. What it needs to continue (``RunState``) holds the whole history,
 so it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
@@ -27,7 +28,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from usechat.adapters import conversation
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options
@@ -44,6 +47,7 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.sources import Adapter, FactorySource, Source, parts_of
+from usechat.threads import contained
 from usechat.turn import AgentInfo, Turn, current_context
 
 try:
@@ -72,20 +76,70 @@ def source_of(agent: Any, *, context: Any = None) -> Source | None:
     """
     if not isinstance(agent, Agent):
         return None
-    servers: list[Any] = [server for each in _agents_of(agent) for server in each.mcp_servers]
-    if all(getattr(server, "session", True) is not None for server in servers):
-        return OpenAIAgentsSource(agent, context=context)
+    source = OpenAIAgentsSource(agent, context=context)
+    servers = dict.fromkeys(server for each in _agents_of(agent) for server in each.mcp_servers)
+    ours = [server for server in servers if server in _connections or getattr(server, "session", True) is None]
+    return FactorySource(partial(_connected, source, ours)) if ours else source
+
+
+@asynccontextmanager
+async def _connected(source: Source, servers: Iterable[Any]) -> AsyncIterator[Source]:
+    """Keep MCP servers connected while the source is used."""
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await stack.enter_async_context(_connections.setdefault(server, _ServerConnection()).used(server))
+        yield source
+
+
+class _ServerConnection:
+    """The connection of an MCP server: opened for its first user, and closed after the last.
+
+    One task opens and closes it, as cancel scopes demand. Turns that overlap share it, whichever ends first.
+    """
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._lock = asyncio.Lock()
+        self._left = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def connected() -> AsyncIterator[OpenAIAgentsSource]:
-        async with AsyncExitStack() as stack:
-            for server in dict.fromkeys(servers):
-                if getattr(server, "session", True) is None:
-                    await server.connect()
-                    stack.push_async_callback(server.cleanup)
-            yield OpenAIAgentsSource(agent, context=context)
+    async def used(self, server: Any) -> AsyncIterator[None]:
+        """Keep the server connected; raise what it raises if it cannot be connected."""
+        async with self._lock:
+            if not self._users and server.session is None:
+                await self._open(server)
+            self._users += 1
+        try:
+            yield
+        finally:
+            async with self._lock:
+                self._users -= 1
+                if not self._users and self._keeper is not None:
+                    self._left.set()
+                    await self._keeper
+                    self._keeper = None
 
-    return FactorySource(connected)
+    async def _open(self, server: Any) -> None:
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        self._left.clear()
+        self._keeper = loop.create_task(self._keep(server, opened), name="usechat MCP server")
+        await opened
+
+    async def _keep(self, server: Any, opened: "asyncio.Future[None]") -> None:
+        try:
+            with contained():
+                async with server:
+                    opened.set_result(None)
+                    await self._left.wait()
+        except Exception as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+
+_connections: Final["WeakKeyDictionary[Any, _ServerConnection]"] = WeakKeyDictionary()
 
 
 def _agents_of(agent: Any) -> "list[Agent[Any]]":

@@ -83,9 +83,9 @@ from usechat.server.requests import (
 from usechat.server.response import ShortStream, StreamResponse
 from usechat.server.turns import StoredTurns, report_lost
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import FactorySource, Reachable, Servable, as_source
+from usechat.sources import FactorySource, FunctionSource, Reachable, Servable, as_source, is_factory
 from usechat.threads import AgentThreads
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = ["Endpoints", "ServedChats", "chat_response"]
 
@@ -601,6 +601,15 @@ def _headers_of(error: RequestError) -> Mapping[str, str]:
     return {}
 
 
+def _opened_per_turn(agent: Any) -> FunctionSource:
+    """Return the source of a framework's object that opens connections: they are closed with the turn."""
+
+    async def agent_of_turn(_turn: Turn) -> Any:
+        return agent
+
+    return FunctionSource(agent_of_turn)
+
+
 async def chat_response(
     request: Request,
     agent: Servable,
@@ -639,7 +648,9 @@ async def chat_response(
     """
     source = as_source(agent)
     if isinstance(source, FactorySource):
-        raise CannotAnswer("a function without arguments makes an agent; call it once and give what it returns")
+        if source is agent or is_factory(agent):
+            raise CannotAnswer("a function without arguments makes an agent; call it once and give what it returns")
+        source = _opened_per_turn(agent)
     endpoints = Endpoints(
         source,
         store=MemoryRuns(),
