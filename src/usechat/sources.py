@@ -68,6 +68,7 @@ __all__ = [
     "Source",
     "adapters_for",
     "as_source",
+    "context_maker",
     "continues_after_crash",
     "is_factory",
     "is_restartable",
@@ -667,12 +668,13 @@ def as_source(agent: Any, *, context: Any = None) -> Source:
     """Return the source behind what a user gave: a source, a chat transport, a framework's object or a function.
 
     A function without arguments is a factory of such a thing (:class:`FactorySource`). ``context`` is what an agent of
-    a framework needs per request: a value, or a function of the turn, async or not, that returns it.
+    a framework needs per request: a value, a function of the turn, async or not, that returns it, or a class.
 
     Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what is accepted.
     """
     if isinstance(agent, type):
         raise CannotAnswer(f"{agent.__name__} is a class; create an instance and serve that")
+    context = context_maker(context)
     source = object_source(agent, context=context)
     if source is not None:
         return source
@@ -683,6 +685,50 @@ def as_source(agent: Any, *, context: Any = None) -> Source:
     if context is not None and _is_generator_function(agent):
         raise CannotAnswer(f"{_name_of(agent)} gets the turn itself; a context is for an agent of a framework")
     return FunctionSource(agent, context)
+
+
+def context_maker(context: Any) -> Any:
+    """Return a context as it is, but a class as a function that makes an object of it for each turn.
+
+    A class may take the turn. Raises :class:`~usechat.errors.CannotAnswer` for one that needs other arguments.
+
+    >>> class Visitor:
+    ...     def __init__(self, name):
+    ...         self.name = name
+    >>> context_maker(Visitor)
+    Traceback (most recent call last):
+    ...
+    usechat.errors.CannotAnswer: the context Visitor is a class that needs name; give a function of the turn that \
+makes one: def context(turn): return Visitor(name=…)
+    """
+    if not isinstance(context, type):
+        return context
+    required = _required_parameters(context)
+    if not required:
+        return lambda _turn: context()
+    if len(required) > 1 or not _takes_turn(required[0]):
+        names = [parameter.name for parameter in required]
+        raise CannotAnswer(
+            f"the context {context.__name__} is a class that needs {', '.join(names)}; give a function of the turn that"
+            f" makes one: def context(turn): return {context.__name__}({', '.join(f'{name}=…' for name in names)})"
+        )
+    if required[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda turn: context(**{required[0].name: turn})
+    return lambda turn: context(turn)  # noqa: PLW0108 (a class would be taken for one that was not looked at)
+
+
+def _required_parameters(function: Any) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a builtin without a signature
+        return []
+    variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [each for each in parameters if each.default is each.empty and each.kind not in variable]
+
+
+def _takes_turn(parameter: inspect.Parameter) -> bool:
+    annotation = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+    return parameter.name == "turn" or annotation.rpartition(".")[2] == "Turn"
 
 
 def object_source(agent: Any, *, context: Any = None) -> Source | None:

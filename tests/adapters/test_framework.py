@@ -9,6 +9,7 @@ import pytest
 from tests.adapters.turns import assistant, text, turn_of, user
 from usechat.adapters.framework import emitted, for_turn, imported, kept_count, question_id, without_results
 from usechat.errors import MissingDependency
+from usechat.testing import AgentClient
 from usechat.turn import Turn
 
 
@@ -50,8 +51,12 @@ async def _text_of(turn: Turn) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("value", [{"text": "Hi."}, lambda turn: {"text": turn.text}, _text_of])
-async def test_what_a_run_needs_is_a_value_or_made_from_the_turn(value: Any) -> None:
-    assert await for_turn(value, turn_of(user("Hi."))) == {"text": "Hi."}
+def test_what_a_run_needs_is_a_value_or_made_from_the_turn(value: Any) -> None:
+    async def agent(turn: Turn) -> str:
+        return str(await for_turn(value, turn))
+
+    with AgentClient(agent) as client:
+        assert client.ask("Hi.").text == "{'text': 'Hi.'}"
 
 
 def test_only_the_results_of_these_calls_are_left_out() -> None:

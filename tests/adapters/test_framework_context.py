@@ -1,8 +1,11 @@
 """What an agent needs per request: a value, or a function of the turn, async or not; the same in every source."""
 
+import asyncio
+import threading
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
+import httpx2
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import RunContextWrapper, set_tracing_disabled
@@ -16,10 +19,12 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from tests.adapters.turns import user
 from usechat.adapters.langgraph import LangGraphSource
 from usechat.adapters.openai_agents import OpenAIAgentsSource
 from usechat.adapters.pydantic_ai import PydanticAISource
 from usechat.errors import CannotAnswer
+from usechat.server import ChatApp
 from usechat.sources import as_source
 from usechat.testing import AgentClient, ScriptedModel
 from usechat.turn import Turn
@@ -214,10 +219,11 @@ def test_a_function_of_the_context_that_blocks_delays_no_other_chat() -> None:
     source = LangGraphSource(graph_with(Visitor, lambda given: given.name), context=blocking)
     app = ChatApp(source)
 
-    async def both() -> list[int]:
-        transport = ASGITransport(app=app)
-        async with AsyncClient(transport=transport, base_url="http://test", headers={"x-name": "Ada"}) as client:
-            posts = [client.post("/api/chat", json=question(chat)) for chat in ("one", "two")]
-            return [response.status_code for response in await asyncio.gather(*posts)]
+    async def both() -> list[bool]:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
+            bodies = [{"id": chat_id, "messages": [user("Hi")]} for chat_id in ("one", "two")]
+            posts = [client.post("/api/chat", json=body, headers={"x-name": "Ada"}) for body in bodies]
+            return ["Ada" in response.text for response in await asyncio.gather(*posts)]
 
-    assert asyncio.run(both()) == [200, 200]
+    assert asyncio.run(both()) == [True, True]

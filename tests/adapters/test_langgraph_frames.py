@@ -28,7 +28,7 @@ def own_frames() -> list[str]:
 def test_four_frames_stand_between_the_task_and_the_events_of_a_graph() -> None:
     frames: list[str] = []
 
-    def config(_turn: Turn) -> dict[str, Any]:
+    async def config(_turn: Turn) -> dict[str, Any]:
         frames.extend(own_frames())
         return {}
 

@@ -6,7 +6,6 @@ that were recorded elsewhere can be replayed where the framework is not installe
 
 import asyncio
 import dataclasses
-import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import (
@@ -28,8 +27,8 @@ from usechat.adapters import conversation
 from usechat.errors import MissingDependency
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputError
-from usechat.sources import Adapter, AdapterSource
-from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.sources import Adapter, AdapterSource, context_maker
+from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 __all__ = [
     "NO_OPTIONS",
@@ -72,8 +71,9 @@ class AdapterClass(Protocol[EventT_contra]):
 class FrameworkSource(ABC, Generic[Event]):
     """Answers turns with the events of a framework; a subclass provides the events and the adapter.
 
-    ``context`` is what the agent needs per request: a value, or a function of the turn, async or not, that returns it.
-    ``options`` are further arguments of a run, in the same way.
+    ``context`` is what the agent needs per request: a value, a function of the turn, async or not, that returns it, or
+    a class whose objects need no argument but the turn. ``options`` are further arguments of a run: a mapping, or such
+    a function.
     """
 
     adapter: AdapterClass[Event]
@@ -86,7 +86,7 @@ class FrameworkSource(ABC, Generic[Event]):
 
     def __init__(self, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         self._options = options
-        self._context = context
+        self._context = context_maker(context)
 
     @abstractmethod
     def events(self, turn: Turn) -> AsyncIterator[Event]:
@@ -119,9 +119,11 @@ def imported(module: str, package: str, extra: str) -> Any:
 
 
 async def for_turn(value: Any, turn: Turn) -> Any:
-    """Return a value for one turn: what a function makes of the turn, async or not, or the value itself."""
-    result = value(turn) if callable(value) else value
-    return await result if inspect.isawaitable(result) else result
+    """Return a value for one turn: what a function makes of the turn, or the value itself.
+
+    A function that is not async runs in a thread, because it may block.
+    """
+    return await current_context().threads.call(value, turn) if callable(value) else value
 
 
 def required_fields(schema: Any) -> list[str] | None:

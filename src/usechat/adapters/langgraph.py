@@ -180,7 +180,11 @@ class LangGraphSource(FrameworkSource[Event]):
 
     async def _input_of(self, turn: Turn, config: Any) -> Any:
         if not self._graph.checkpointer:
-            return self._input(turn) if self._input else {"messages": to_langchain(conversation.history(turn))}
+            return (
+                await for_turn(self._input, turn)
+                if self._input
+                else {"messages": to_langchain(conversation.history(turn))}
+            )
         state = await self._graph.aget_state(config)
         if turn.approvals or turn.tool_outputs:
             answers = dict(_answers(turn, state.interrupts))
@@ -189,7 +193,7 @@ class LangGraphSource(FrameworkSource[Event]):
             if turn.approvals:
                 raise PublicError(conversation.PAUSE_IS_GONE)
         if self._input:
-            return self._input(turn)
+            return await for_turn(self._input, turn)
         # The snapshot has results of a step that waits or was stopped; the thread does not keep them with a new input.
         is_saved = all(task.result is None for task in state.tasks)
         return {"messages": next_messages(state.values.get("messages", []), turn, is_saved=is_saved)}

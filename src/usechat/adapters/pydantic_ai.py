@@ -236,7 +236,7 @@ def _has_output_validators(agent: Any) -> bool:
 
 
 def _default_deps(agent: AbstractAgent[Any, Any]) -> Any:
-    """Return a function that makes the dependencies of a turn, or ``None`` for an agent without any.
+    """Return the class that makes the dependencies of a turn, or ``None`` for an agent without any.
 
     Raise CannotAnswer if they cannot be made without arguments.
     """
@@ -245,7 +245,7 @@ def _default_deps(agent: AbstractAgent[Any, Any]) -> Any:
         return None
     required = required_fields(deps_type)
     if required == []:
-        return lambda _turn: deps_type()
+        return deps_type
     name = getattr(deps_type, "__name__", str(deps_type))
     raise CannotAnswer(
         f"the agent needs dependencies of the type {name}; give PydanticAISource(agent, context=…),"

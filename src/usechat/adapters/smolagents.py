@@ -69,7 +69,7 @@ def source_of(agent: Any, *, context: Any = None) -> "SmolagentsSource | None":
     if not isinstance(agent, _smolagents().MultiStepAgent):
         return None
 
-    def make(_turn: Turn) -> Any:
+    async def make(_turn: Turn) -> Any:
         return _copied(agent)
 
     make.__name__ = agent.name or type(agent).__name__

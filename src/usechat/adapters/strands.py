@@ -94,7 +94,7 @@ def source_of(agent: Any, *, context: Any = None) -> "StrandsSource | None":
             " give a function that makes one: def agent(turn): return Agent(…)"
         )
 
-    def make(_turn: Turn) -> Any:
+    async def make(_turn: Turn) -> Any:
         return _copied(agent)
 
     make.__name__ = agent.name
