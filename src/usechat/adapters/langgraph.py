@@ -19,6 +19,7 @@ Any other ``interrupt(value)`` waits for an output: of the tool call that interr
 approval, a second call of the tool asks. The part ``data-interrupt`` has the value, and names the call.
 """
 
+import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -30,8 +31,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast
+from contextlib import aclosing, suppress
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_hints, is_typeddict
 
 from usechat.adapters import conversation
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
@@ -81,6 +82,7 @@ try:
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
     from langgraph.pregel import Pregel
     from langgraph.types import Command
+    from pydantic.errors import PydanticUserError
 except ImportError:
     raise MissingDependency("langgraph", "langgraph") from None
 
@@ -202,14 +204,30 @@ class LangGraphSource(FrameworkSource[Event]):
 def _input_fields(graph: Any) -> Collection[str]:
     """Return the fields of a graph's input.
 
-    Its JSON schema is asked only where no builder tells them: pydantic makes none of ``typing.TypedDict`` before
-    Python 3.12.
+    Its JSON schema is asked only where nothing else tells them: pydantic makes none of ``typing.TypedDict`` before
+    Python 3.12, and none of an annotation that is a text.
     """
     builder = getattr(graph, "builder", None)
-    fields: Collection[str] = (
-        graph.get_input_jsonschema().get("properties", {}) if builder is None else builder.schemas[builder.input_schema]
-    )
-    return fields
+    if builder is not None:
+        fields: Collection[str] = builder.schemas[builder.input_schema]
+        return fields
+    input_type = graph.InputType
+    if isinstance(input_type, str):
+        input_type = next((each for node in graph.nodes.values() for each in _first_types(node.bound)), None)
+    if is_typeddict(input_type):
+        return input_type.__annotations__
+    try:
+        schema: Mapping[str, Any] = graph.get_input_jsonschema()
+    except PydanticUserError:
+        return ()
+    return schema.get("properties", {})
+
+
+def _first_types(node: Any) -> Iterator[Any]:
+    """Yield the type of the first parameter of an entrypoint, of which a text was its annotation."""
+    function = inspect.unwrap(node.func or node.afunc)
+    with suppress(NameError):  # it is defined in another function
+        yield from list(get_type_hints(function).values())[:1]
 
 
 def _default_context(graph: Any) -> Any:
