@@ -23,7 +23,7 @@ from usechat.pauses.states import MemoryStates, PausedStates
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
-from usechat.protocol.values import read_json
+from usechat.protocol.values import encodable, read_json
 from usechat.threads import AgentThreads
 
 __all__ = [
@@ -247,13 +247,17 @@ class Turn:
         """The outputs of client-side tools, for calls that were open.
 
         A server takes an output only for a call that waits for one. Code that creates turns itself gets all of them.
+        Half an emoji (a lone surrogate), which no model takes, is replaced.
         """
-        return self.request.tool_outputs
+        return [msgspec.structs.replace(each, output=encodable(each.output)) for each in self.request.tool_outputs]
 
     @property
     def approvals(self) -> list[ApprovalAnswer]:
-        """The user's answers to approval requests; each was asked for, and its call has not changed."""
-        return self.request.approvals
+        """The user's answers to approval requests; each was asked for, and its call has not changed.
+
+        Half an emoji (a lone surrogate) in a reason, which no model takes, is replaced.
+        """
+        return [msgspec.structs.replace(each, reason=encodable(each.reason)) for each in self.request.approvals]
 
     @property
     def stopped(self) -> bool:

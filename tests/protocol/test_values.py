@@ -25,6 +25,7 @@ from usechat.protocol.values import (
     MAXIMUM_DEPTH,
     READABLE_DEPTH,
     TOO_DEEP,
+    encodable,
     has_finite_numbers,
     has_more_values,
     is_deeper,
@@ -572,3 +573,17 @@ def test_integers_that_no_double_holds_are_null(sign: int) -> None:
 @pytest.mark.parametrize(("quotes", "has_more"), [(44, False), (46, True)])
 def test_many_strings_are_many_values_whatever_they_hold(quotes: int, has_more: bool) -> None:
     assert has_more_values(b'","' * (quotes // 2), 10) is has_more
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        ("whole \U0001f600", "whole \U0001f600"),
+        ("half \ud83d", "half \ufffd"),
+        ("\ud83d\ude00", "\U0001f600"),
+        (["\ude00", {"half": "\ud83d", "number": 1}], ["\ufffd", {"half": "\ufffd", "number": 1}]),
+        (None, None),
+    ],
+)
+def test_half_an_emoji_is_replaced_for_encoders(value: object, result: object) -> None:
+    assert encodable(value) == result

@@ -21,7 +21,7 @@ from usechat.protocol.parts import Abort, Data, Error, Finish, Part, SourceUrl, 
 from usechat.protocol.reframing import INCOMPLETE
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_settled, tool_parts_of
-from usechat.protocol.values import json_text, json_value
+from usechat.protocol.values import encodable, json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
 
@@ -185,19 +185,7 @@ def messages_for_model(messages: Iterable[UIMessage]) -> list[ModelMessage]:
     Questions that were asked while the agent ran are left out, since no model has made these calls. Half an emoji (a
     lone surrogate), which no encoder takes, is replaced.
     """
-    return repair_messages(model_messages(without_asked(_encodable(list(messages)))))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # halves that meet become one
-        return value
-    if isinstance(value, list):
-        return [_encodable(each) for each in value]
-    return {key: _encodable(each) for key, each in value.items()} if isinstance(value, dict) else value
+    return repair_messages(model_messages(without_asked(encodable(list(messages)))))
 
 
 def messages_of(parts: Iterable[Part]) -> list[ModelMessage]:

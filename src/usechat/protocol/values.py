@@ -45,6 +45,7 @@ from usechat.errors import InvalidJSON
 __all__ = [
     "MAXIMUM_DEPTH",
     "READABLE_DEPTH",
+    "encodable",
     "has_finite_numbers",
     "has_more_values",
     "is_deeper",
@@ -104,6 +105,23 @@ def json_text(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join([f"{_string_text(key)}:{json_text(item)}" for key, item in value.items()]) + "}"
     return "[" + ",".join([json_text(item) for item in value]) + "]"
+
+
+def encodable(value: Any) -> Any:
+    """Return plain JSON values in which each lone surrogate (half of an emoji), which no encoder takes, is replaced.
+
+    >>> encodable({"half": "\\ud83d", "whole": "\\ud83d\\ude00"}) == {"half": "\\ufffd", "whole": "\\U0001f600"}
+    True
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # halves that meet become one
+        return value
+    if isinstance(value, list):
+        return [encodable(each) for each in value]
+    return {key: encodable(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def json_kind(value: Any) -> str:
