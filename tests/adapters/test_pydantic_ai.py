@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai import Agent, DeferredToolRequests, ModelRetry
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
@@ -35,6 +35,7 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.usage import RunUsage
 from pydantic_core import to_jsonable_python
 
+from tests.adapters import pydantic_ai_agent
 from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
 from usechat.adapters import conversation
 from usechat.adapters.pydantic_ai import _ENGINES, PydanticAIAdapter, source_of, to_pydantic_ai
@@ -56,7 +57,7 @@ from usechat.parts import (
     ToolInputStart,
     ToolResult,
 )
-from usechat.testing import AgentClient
+from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
 pytestmark = pytest.mark.quick
 
@@ -261,6 +262,34 @@ def test_an_agent_with_an_output_validator_answers() -> None:
 
     with AgentClient(agent) as client:
         assert client.ask("Hi").text == "hello"
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize(("approve", "paths"), [(True, ["a"]), (False, [])])
+def test_an_agent_with_an_output_validator_asks_for_approvals(
+    approve: bool, paths: list[str], is_wrapped: bool
+) -> None:
+    deleted, validated = [], []
+    call = ModelAnswer(calls=[ModelCall("delete", {"path": "a"})])
+    with ScriptedModel([call, "Nope.", "Done."]) as model:
+        agent = Agent(pydantic_ai_agent.chat_model(model, "chat"))
+
+        @agent.tool_plain(requires_approval=True)
+        def delete(path: str) -> str:
+            deleted.append(path)
+            return "gone"
+
+        @agent.output_validator
+        def polite(output: str) -> str:
+            validated.append(output)
+            if output == "Nope.":
+                raise ModelRetry("Be polite.")
+            return output
+
+        with AgentClient(WrapperAgent(agent) if is_wrapped else agent, approve=approve) as client:
+            assert client.ask("Delete a.").text.endswith("Done.")
+    assert (deleted, validated) == (paths, ["Nope.", "Done."])
+    assert agent.output_type is str
 
 
 def test_an_image_of_a_tool_is_an_image_in_later_turns() -> None:

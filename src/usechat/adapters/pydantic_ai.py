@@ -11,8 +11,7 @@ again in each run, since Pydantic AI leaves it out if there is a history.
 
 **Pauses.** Tools that need an approval, and tools that are run elsewhere, end the run with ``DeferredToolRequests``.
 The chat holds all that is needed to continue, so nothing is stored: an approved call is given back without a result,
-and with the approval as a deferred result. ``DeferredToolRequests`` is added to the agent's output type, unless it has
-output validators: such an agent names it itself.
+and with the approval as a deferred result. ``DeferredToolRequests`` is added to the agent's output type.
 
 **Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
 
@@ -24,6 +23,7 @@ begins with ``data-agent`` and its name.
 """
 
 import base64
+import copy
 import logging
 from collections.abc import (
     AsyncGenerator,
@@ -69,7 +69,7 @@ from usechat.sources import parts_of
 from usechat.turn import AgentInfo, Turn
 
 try:
-    from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
+    from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
     from pydantic_ai import ToolDenied as DeniedTool
     from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
@@ -190,7 +190,7 @@ class PydanticAISource(FrameworkSource[Any]):
         capabilities = [ReinjectSystemPrompt(replace_existing=True), *options.pop("capabilities", ()), _FailedTools()]
         arguments |= {"capabilities": capabilities, **options}
         conversation.begin_sub_agents()
-        async with self._agent.run_stream_events(None, **arguments) as events:
+        async with _deferring(self._agent).run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
 
@@ -227,6 +227,21 @@ def run_arguments(agent: AbstractAgent[Any, Any], turn: Turn, output_type: Any =
     if not _has_output_validators(agent):  # Pydantic AI takes no other output type with them
         return {**arguments, "output_type": [output_type or agent.output_type, DeferredToolRequests]}
     return arguments if output_type is None else {**arguments, "output_type": output_type}
+
+
+def _deferring(agent: Any) -> Any:
+    """Return an agent with output validators as one whose output may wait, too; any other agent as it is.
+
+    Pydantic AI checks no output that waits with them, and takes no other output type for one run of such an agent.
+    """
+    if not _has_output_validators(agent):
+        return agent
+    copied = copy.copy(agent)
+    if (wrapped := getattr(agent, "wrapped", None)) is not None:
+        copied.wrapped = _deferring(wrapped)
+    else:
+        copied._output_schema = Agent(output_type=[agent.output_type, DeferredToolRequests])._output_schema  # noqa: SLF001
+    return copied
 
 
 def _has_output_validators(agent: Any) -> bool:
