@@ -9,6 +9,8 @@ from usechat.errors import Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.runs.open_calls import (
     CHANGED,
+    FORGOTTEN,
+    FORGOTTEN_ON_PAGE,
     UNSIGNED,
     Answers,
     OpenCall,
@@ -162,8 +164,16 @@ def test_an_approval_was_asked_for_and_its_call_is_the_same(
     if accepted:
         answers.check_approvals()
         return
-    with pytest.raises(Unprocessable, match="was not asked for, or its tool call has changed"):
+    sentence = "was not asked for, or its tool call has changed" if latest else FORGOTTEN_ON_PAGE
+    with pytest.raises(Unprocessable, match=sentence):
         answers.check_approvals()
+
+
+def test_an_approval_that_nobody_can_check_is_logged_with_what_keeps_it(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "usechat"), pytest.raises(Unprocessable):
+        Answers(asked(approval()), "c1", None, "the secret of a new process").check_approvals()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line == f"chat c1: {FORGOTTEN}"
 
 
 @pytest.mark.parametrize(("signature", "allowed"), [(APPROVAL["signature"], True), (FOREIGN, False)])
@@ -178,7 +188,7 @@ def test_an_approval_through_the_tool_is_taken_if_its_request_is_signed(signatur
         answers.check_approvals()
         assert answers.unanswered() == ()
     else:
-        with pytest.raises(Unprocessable, match="was not asked for"):
+        with pytest.raises(Unprocessable, match=FORGOTTEN_ON_PAGE):
             answers.check_approvals()
 
 
@@ -268,5 +278,5 @@ def test_an_approval_may_be_signed_in_the_metadata(call: OpenCall) -> None:
     if call is REMOVE:
         answers.check_approvals()
     else:
-        with pytest.raises(Unprocessable, match="was not asked for, or its tool call has changed"):
+        with pytest.raises(Unprocessable, match=FORGOTTEN_ON_PAGE):
             answers.check_approvals()

@@ -16,7 +16,7 @@ from usechat.errors import PublicError, StreamFailed
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import Limits
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
+from usechat.runs.open_calls import FORGOTTEN_ON_PAGE, OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.server import ChatApp, Settings
 from usechat.server.requests import Action, AuthorizeFunction
 from usechat.turn import Identity, Turn
@@ -343,7 +343,10 @@ async def test_an_approval_of_a_forgotten_run_needs_its_signature() -> None:
         (app(asks), {}, 422),
     ):
         async with client(served) as http:
-            assert (await http.post("/api/chat", json=answered(message, **changes))).status_code == status
+            response = await http.post("/api/chat", json=answered(message, **changes))
+        assert response.status_code == status
+        if status == 422:
+            assert response.text == FORGOTTEN_ON_PAGE
 
 
 async def test_a_signed_question_is_checked_where_the_client_has_no_approvals() -> None:

@@ -173,6 +173,12 @@ UNSIGNED: Final = (
     "ignored tool outputs: this worker does not know the chat's last run, and the message has no valid signature; give"
     " every worker the same Settings(approval_secret=…), and let the page send the chat's id and the message's metadata"
 )
+FORGOTTEN: Final = (
+    "refused an approval: the server does not know the chat's last run, as after a restart, and there is no valid"
+    " signature; to keep approvals, store chats (--chats, ChatApp(chats=…)), or give a secret that stays"
+    " (--approval-secret FILE, Settings(approval_secret=…))"
+)
+FORGOTTEN_ON_PAGE: Final = "The server does not know this question any more, and has done nothing. Please ask again."
 
 _logger: Final = logging.getLogger("usechat.server")
 _NO_CALLS: Final[frozenset[str]] = frozenset()
@@ -199,12 +205,19 @@ class Answers:
             self._open = list(self._signed(secret)) if open_calls is None else open_calls
 
     def check_approvals(self) -> None:
-        """Raise :class:`Unprocessable` for an approval that was not requested, or whose call was changed."""
+        """Raise :class:`Unprocessable` for an approval that was not requested, or whose call was changed.
+
+        If the run is not known, nobody can tell whether it was requested: the server may have forgotten it.
+        """
         for answer in self._request.approvals:
-            if not self._is_open(self._claimed(answer.tool_call_id, answer.approval_id)):
+            if self._is_open(self._claimed(answer.tool_call_id, answer.approval_id)):
+                continue
+            if self._is_known:
                 raise Unprocessable(
                     f"The approval {answer.approval_id!r} was not asked for, or its tool call has changed."
                 )
+            self._log(FORGOTTEN)
+            raise Unprocessable(FORGOTTEN_ON_PAGE)
 
     def pending(self) -> frozenset[str]:
         """Return the ids of the open calls that came back unchanged and with at most one output."""
@@ -280,8 +293,10 @@ class Answers:
     def _warn(self, *, changed: bool) -> None:
         """Log why an output was ignored, unless the call is known not to be open."""
         if changed or not self._is_known:
-            why = CHANGED if changed else UNSIGNED
-            _logger.warning("chat %s: %s", self._chat_id, why, extra={"chat_id": self._chat_id})
+            self._log(CHANGED if changed else UNSIGNED)
+
+    def _log(self, why: str) -> None:
+        _logger.warning("chat %s: %s", self._chat_id, why, extra={"chat_id": self._chat_id})
 
 
 # The secret for signatures where the settings name none.
