@@ -12,6 +12,7 @@ _NEEDS = {
         "test_examples.py",
         "test_half_emojis.py",
         "test_outputs.py",
+        "test_refusals.py",
         "test_round_trips.py",
         "test_round_trips_back.py",
         "test_telemetry.py",

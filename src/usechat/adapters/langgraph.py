@@ -364,6 +364,7 @@ class LangGraphAdapter:
         self._cited: set[str] = set()
         self._tokens = [0, 0]
         self._reason: str | None = None
+        self._is_refused = False
 
     def feed(self, event: Event) -> Iterator[Part]:
         """Yield the parts that an event becomes.
@@ -387,7 +388,12 @@ class LangGraphAdapter:
             raise UnknownEvent(str(kind))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield what is left: what the graph waits for, and the end."""
+        """Yield what is left: what the graph waits for, and the end.
+
+        An error behind a refusal is its consequence: it has not the form that was asked for.
+        """
+        if isinstance(error, Exception) and self._is_refused:
+            yield conversation.finish(self._reason, None)
         if error is not None:
             return
         if self._open:
@@ -413,6 +419,7 @@ class LangGraphAdapter:
                 yield Text(content, lane=lane)
             for chunk in message.tool_call_chunks:
                 yield from self._arguments(chunk, lane)
+            yield from self._refusal(message.additional_kwargs.get("refusal"), lane)
             self._note(message)
             if message.chunk_position == "last":
                 yield from self._end(lane)
@@ -425,6 +432,7 @@ class LangGraphAdapter:
     def _begin(self, lane: str, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
         self._open[lane] = _Message()
         self._step_calls = []
+        self._is_refused = False
         yield Step(lane=lane)
         speaker = "|".join(ns)
         if ns and speaker not in self._named:
@@ -445,6 +453,8 @@ class LangGraphAdapter:
                     if not isinstance(block, str):
                         citations = [*(block.get("annotations") or ()), *(block.get("citations") or ())]
                         yield from conversation.cited(citations, self._cited, lane)
+                case {"type": "refusal"}:
+                    yield from self._refusal(block.get("refusal"), lane)
                 case {"type": "image", "base64": data, "mime_type": media_type}:
                     yield File(f"data:{media_type};base64,{data}", media_type, lane=lane)
                 case {"type": "thinking"}:
@@ -457,6 +467,11 @@ class LangGraphAdapter:
                     yield from (Reasoning(piece, lane=lane) for piece in pieces if piece)
                 case _:
                     yield from self._provider_block(block, lane)
+
+    def _refusal(self, text: str | None, lane: str) -> Iterator[Part]:
+        if text:
+            self._is_refused = True
+            yield Text(text, lane=lane)
 
     def _provider_block(self, block: Mapping[str, Any], lane: str) -> Iterator[Part]:
         """Yield what a provider tells of a tool that it runs itself: OpenAI at once, Anthropic in pieces."""
@@ -511,7 +526,7 @@ class LangGraphAdapter:
             cut_off = (metadata.get("incomplete_details") or {}).get("reason")
             reasons = (metadata.get(key) for key in ("finish_reason", "stop_reason", "status"))
             reason = next(filter(None, [cut_off, *reasons]), None)
-            self._reason = conversation.finish_reason(reason) or self._reason
+            self._reason = conversation.finish_reason("refusal" if self._is_refused else reason) or self._reason
 
     def _end(self, lane: str) -> Iterator[Part]:
         message = self._open.pop(lane)
@@ -533,6 +548,7 @@ class LangGraphAdapter:
         """Yield the parts of a message that no model streamed."""
         yield from self._begin(lane, meta, ns)
         yield from self._content(message.content, lane)
+        yield from self._refusal(message.additional_kwargs.get("refusal"), lane)
         self._note(message)
         self._last_texts[lane] = message.text
         del self._open[lane]

@@ -52,6 +52,7 @@ from usechat.turn import AgentInfo, Turn, current_context
 
 try:
     from agents import Agent, AgentToolStreamEvent, RunHooks, Runner, RunResultStreaming, RunState
+    from agents.exceptions import ModelRefusalError
     from agents.models.fake_id import FAKE_RESPONSES_ID
     from agents.result import RunResultBase
     from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
@@ -315,8 +316,10 @@ class OpenAIAgentsAdapter:
             raise UnknownEvent(str(getattr(event, "type", type(event).__name__)))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that ended without a result."""
-        if error is None and not self._is_over:
+        """Yield the end of a run that ended without a result, such as a refusal, which the page has read."""
+        if isinstance(error, ModelRefusalError):
+            yield conversation.finish(conversation.finish_reason("refusal"), None)
+        elif error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
 
     def _raw(self, data: Any) -> Iterator[Part]:

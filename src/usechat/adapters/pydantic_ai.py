@@ -73,6 +73,7 @@ try:
     from pydantic_ai import ToolDenied as DeniedTool
     from pydantic_ai.agent import AbstractAgent
     from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
+    from pydantic_ai.exceptions import ContentFilterError
     from pydantic_ai.messages import (
         AudioUrl,
         BinaryContent,
@@ -139,6 +140,7 @@ _ENGINES: Final = {
     "RestateAgent": "Restate",
 }
 """The engines whose agents are refused, by the classes that bring an agent there."""
+_FILTERED: Final = "The provider of the model has withheld this answer."
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 """The other alphabet of Base64, which Pydantic writes."""
 _URLS: Final[Mapping[str, Any]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
@@ -351,8 +353,11 @@ class PydanticAIAdapter:
                     raise UnknownEvent(str(getattr(event, "event_kind", type(event).__name__)))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that ended without a result."""
-        if error is None and not self._is_over:
+        """Yield the end of a run that ended without a result, such as a refusal of the model."""
+        if isinstance(error, ContentFilterError):
+            yield Text(_refusal(error) or _FILTERED)
+            yield conversation.finish("content-filter", None)
+        elif error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
 
     def _start(self, index: int, part: Any) -> Iterator[Part]:
@@ -428,6 +433,15 @@ class PydanticAIAdapter:
             result = output.get("output", output.get("content", output))
             output = conversation.parsed_result(result) if isinstance(result, str) else result
         yield ToolResult(part.tool_call_id, output, provider_executed=True)
+
+
+def _refusal(error: ContentFilterError) -> str | None:
+    """Return what the model said as it refused; only the response in the exception tells it."""
+    responses = conversation.parsed_result(error.body or "")
+    match responses:
+        case [{"provider_details": {"refusal": str(text)}}]:
+            return text
+    return None
 
 
 def _mcp_call(part: NativeToolCallPart) -> Part:

@@ -57,7 +57,8 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     ``text`` and ``reasoning`` may be lists, which are streamed piece by piece, with ``pause`` seconds before each piece
     of text. ``calls`` are the tools that the model calls. ``error`` with ``status`` is a refusal; with status 200 the
-    stream ends with this error. With ``is_cut_off`` the answer ends because it has become too long.
+    stream ends with this error. With ``is_cut_off`` the answer ends because it has become too long; with ``is_refused``
+    the text says why the model refuses to answer.
 
     >>> ModelAnswer(text=["It is ", "21."], reasoning="I know that.").texts
     ['It is ', '21.']
@@ -70,6 +71,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     status: int = 500
     is_cut_off: bool = False
+    is_refused: bool = False
     pause: float = 0
 
     @property
@@ -222,7 +224,7 @@ class ScriptedModel:
             return self._openai_error(error)
         if body.get("stream"):
             return self._events(_paced(_chat_chunks(body, answer), answer), done=b"data: [DONE]\n\n")
-        message: _Json = {"role": "assistant", "content": "".join(answer.texts) or None}
+        message: _Json = {"role": "assistant", "content": None, _chat_text(answer): "".join(answer.texts) or None}
         if answer.reasonings:
             message["reasoning_content"] = "".join(answer.reasonings)
         if answer.calls:
@@ -351,6 +353,10 @@ def _chat_reason(answer: ModelAnswer) -> str:
     return "length" if answer.is_cut_off else "tool_calls" if answer.calls else "stop"
 
 
+def _chat_text(answer: ModelAnswer) -> str:
+    return "refusal" if answer.is_refused else "content"
+
+
 def _chat_usage() -> _Json:
     return {"prompt_tokens": _USAGE[0], "completion_tokens": _USAGE[1], "total_tokens": sum(_USAGE)}
 
@@ -368,7 +374,7 @@ def _chat_chunks(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
     for piece in answer.reasonings:
         yield chunk({"reasoning_content": piece})
     for piece in answer.texts:
-        yield chunk({"content": piece})
+        yield chunk({_chat_text(answer): piece})
     for index, call in enumerate(answer.calls):
         tool_call = {
             "index": index,
@@ -442,7 +448,10 @@ def _response_output(answer: ModelAnswer, number: int) -> Iterator[_Json]:
         summary = [{"type": "summary_text", "text": "".join(answer.reasonings)}]
         yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary}
     if answer.texts:
-        content = [{"type": "output_text", "text": "".join(answer.texts), "annotations": []}]
+        text = "".join(answer.texts)
+        content: _Json = [{"type": "output_text", "text": text, "annotations": []}]
+        if answer.is_refused:
+            content = [{"type": "refusal", "refusal": text}]
         yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
     for call in answer.provided:
         yield _provided_item(call)
@@ -536,13 +545,15 @@ def _response_item(item: _Json, place: _Json, answer: ModelAnswer) -> Iterator[_
         return  # what a provider runs itself comes as a whole
     is_text = item["type"] == "message"
     whole = (item["content"] if is_text else item["summary"])[0]
-    part, text = ("content_part", "output_text") if is_text else ("reasoning_summary_part", "reasoning_summary_text")
+    part = "content_part" if is_text else "reasoning_summary_part"
+    text = whole["type"] if is_text else "reasoning_summary_text"
+    field = "refusal" if text == "refusal" else "text"
     place = {**place, ("content_index" if is_text else "summary_index"): 0}
-    logprobs: _Json = {"logprobs": []} if is_text else {}
-    yield {"type": f"response.{part}.added", **place, "part": {**whole, "text": ""}}
+    logprobs: _Json = {"logprobs": []} if text == "output_text" else {}
+    yield {"type": f"response.{part}.added", **place, "part": {**whole, field: ""}}
     for piece in answer.texts if is_text else answer.reasonings:
         yield {"type": f"response.{text}.delta", **place, "delta": piece, **logprobs}
-    yield {"type": f"response.{text}.done", **place, "text": whole["text"], **logprobs}
+    yield {"type": f"response.{text}.done", **place, field: whole[field], **logprobs}
     yield {"type": f"response.{part}.done", **place, "part": whole}
 
 
@@ -629,6 +640,8 @@ def _use_id(block: _Json, place: str) -> str:
 
 
 def _anthropic_reason(answer: ModelAnswer) -> str:
+    if answer.is_refused:
+        return "refusal"
     return "max_tokens" if answer.is_cut_off else "tool_use" if answer.asked else "end_turn"
 
 
