@@ -78,6 +78,7 @@ __all__ = [
     "parts_of",
     "rereads_after_crash",
     "restartable",
+    "warn_of_process_memory",
 ]
 
 _logger: Final = logging.getLogger("usechat.server")
@@ -815,6 +816,16 @@ def continues_after_crash(source: Source) -> bool | None:
     say so.
     """
     return cast("bool | None", getattr(source, "continues", None))
+
+
+def warn_of_process_memory(source: Source) -> None:
+    """Log what a source keeps where other processes do not find it: its attribute ``process_memory``, a sentence.
+
+    Call it at the start, where several processes may answer one chat.
+    """
+    sentence = getattr(source, "process_memory", None)
+    if sentence is not None:
+        _logger.warning("%s", sentence)
 
 
 def rereads_after_crash(source: Source) -> bool:

@@ -81,6 +81,8 @@ class FrameworkSource(ABC, Generic[Event]):
     """Names the agent for spans and metrics."""
     continues: bool | None = None
     """Whether an answer can go on after its process died (:func:`~usechat.sources.continues_after_crash`)."""
+    process_memory: str | None = None
+    """What the agent keeps in this process alone (:func:`~usechat.sources.warn_of_process_memory`)."""
     context_argument: ClassVar[str | None] = None
     """The argument of a run that takes the context; without one its entries are arguments of the run themselves."""
 

@@ -78,6 +78,7 @@ try:
         SystemMessage,
         ToolMessage,
     )
+    from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import StateGraph
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
     from langgraph.pregel import Pregel
@@ -152,6 +153,11 @@ class LangGraphSource(FrameworkSource[Event]):
         self._config = config
         self._input = input
         self.info = AgentInfo("langgraph", graph.name)
+        if isinstance(graph.checkpointer, InMemorySaver):
+            self.process_memory = (
+                f"the graph {graph.name!r} remembers chats in the memory of this process (InMemorySaver), so other"
+                " processes cannot continue them; compile it with a checkpointer in a database"
+            )
         if input is None and "messages" not in _input_fields(graph):
             raise CannotAnswer(
                 f"the input of the graph {graph.name!r} has no `messages`; give LangGraphSource(graph, input=…), which"

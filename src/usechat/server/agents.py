@@ -8,7 +8,7 @@ import msgspec
 
 from usechat.errors import InvalidRequest, InvalidSetting
 from usechat.runs.turns import TurnQueue
-from usechat.sources import FactorySource, Source, as_source, continues_after_crash
+from usechat.sources import FactorySource, Source, as_source, continues_after_crash, warn_of_process_memory
 
 __all__ = ["AgentEntry", "Agents"]
 
@@ -81,6 +81,12 @@ class Agents:
         """Make all agents ready."""
         for name in self._sources:
             await self.open(name)
+
+    def warn_of_process_memory(self) -> None:
+        """Log what agents keep where other processes do not find it. Call it when they are ready."""
+        for name in self._sources:
+            if (source := self.opened(name)) is not None:
+                warn_of_process_memory(source)
 
     async def close(self) -> None:
         """Close the agents that factories have opened."""

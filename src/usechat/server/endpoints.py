@@ -425,6 +425,8 @@ class Endpoints:
         await self._agents.open_all()
         if self.settings.after_crash in ("continue", "ask"):
             self._check_agents(self.settings.after_crash)
+        if self.store.is_shared:
+            self._agents.warn_of_process_memory()
         if self.stored is not None:
             await self.stored.open()
 
