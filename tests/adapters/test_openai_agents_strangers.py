@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from agents.mcp import MCPServerStdio
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from agents.models.openai_responses import OpenAIResponsesModel
 from openai import AsyncOpenAI
+from packaging.requirements import Requirement
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
@@ -198,3 +201,10 @@ def test_encrypted_reasoning_is_sent_back_with_its_text() -> None:
         assert model.refusals == []
         kinds = [item.get("type", "message") for item in model.requests[-1]["input"]]
     assert kinds == ["message", "reasoning", "message", "message"]
+
+
+def test_every_release_before_the_next_major_one_may_be_installed() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [requirement] = map(Requirement, project["optional-dependencies"]["openai-agents"])
+    versions = ["0.23.9", "0.24.0", "0.25.0", "0.99.0", "1.0.0"]
+    assert list(requirement.specifier.filter(versions)) == versions[1:4]
