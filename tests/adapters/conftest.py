@@ -15,6 +15,7 @@ _NEEDS = {
         "test_refusals.py",
         "test_round_trips.py",
         "test_round_trips_back.py",
+        "test_sub_agent_history.py",
         "test_telemetry.py",
         "test_types.py",
     ],

@@ -118,7 +118,7 @@ def test_an_agent_that_a_tool_asks_is_a_lane_with_a_label_in_its_step() -> None:
     assert said(*events, ended()) == [
         Step(lane="c1"),
         Data("agent", {"name": "weather"}, id="c1", lane="c1"),
-        Text("Owls.", lane="c1"),
+        Text("Owls.", {"usechat": {"inTool": True}}, lane="c1"),
         finish("stop"),
     ]
 

@@ -17,10 +17,24 @@ from usechat.pauses.handles import state_handle
 from usechat.pauses.questions import ASKED, PAUSE_IS_GONE, QUESTION, has_answers
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
-from usechat.protocol.parts import Abort, Data, Error, Finish, Part, SourceUrl, Step
+from usechat.protocol.parts import (
+    Abort,
+    BlockEnd,
+    Data,
+    Error,
+    Finish,
+    Part,
+    Reasoning,
+    SourceUrl,
+    Step,
+    Text,
+    ToolCall,
+    ToolInputError,
+    ToolInputStart,
+)
 from usechat.protocol.reframing import INCOMPLETE
 from usechat.protocol.stream import MessageStream
-from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_settled, tool_parts_of
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_settled, is_tool, tool_parts_of
 from usechat.protocol.values import encodable, json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
@@ -42,6 +56,7 @@ __all__ = [
     "finish",
     "finish_reason",
     "history",
+    "in_tool",
     "is_failure",
     "messages_for_model",
     "messages_of",
@@ -118,13 +133,16 @@ class ModelFile(msgspec.Struct, frozen=True):
 class SubAgent:
     """Puts the parts of an agent that another agent asks into a separate lane, behind a label; it ends no turn.
 
+    With ``is_in_tool`` it works for a tool of the other agent, which reads nothing of it but the result of the tool.
+
     >>> [part.lane for part in SubAgent("researcher", "call-1").parts([Step(), Finish()])]
     ['call-1', 'call-1']
     """
 
-    def __init__(self, name: str, lane: str) -> None:
+    def __init__(self, name: str, lane: str, *, is_in_tool: bool = False) -> None:
         self._name = name
         self._lane = lane
+        self._is_in_tool = is_in_tool
         self._is_labelled = False
 
     def parts(self, parts: Iterable[Part]) -> Iterator[Part]:
@@ -132,10 +150,32 @@ class SubAgent:
         for part in parts:
             if isinstance(part, (Finish, Error, Abort)):
                 continue
-            yield msgspec.structs.replace(part, lane=self._lane)
+            placed = msgspec.structs.replace(part, lane=self._lane)
+            yield in_tool(placed) if self._is_in_tool else placed
             if isinstance(part, Step) and not self._is_labelled:
                 self._is_labelled = True
                 yield Data("agent", {"name": self._name}, id=self._lane, lane=self._lane)
+
+
+_IN_TOOL: Final[Mapping[str, Mapping[str, Any]]] = {"usechat": {"inTool": True}}
+"""The provider metadata of what an agent says that works for a tool; a page keeps it with the part."""
+_MARKED: Final = (Text, Reasoning, BlockEnd, ToolInputStart, ToolCall, ToolInputError)
+
+
+def in_tool(part: Part) -> Part:
+    """Return a part of an agent that works for a tool, marked so that no later history has it.
+
+    >>> in_tool(Text("Hm.")).provider_metadata
+    {'usechat': {'inTool': True}}
+    """
+    if not isinstance(part, _MARKED) or (isinstance(part, BlockEnd) and part.provider_metadata is None):
+        return part
+    return msgspec.structs.replace(part, provider_metadata={**(part.provider_metadata or {}), **_IN_TOOL})
+
+
+def _is_in_tool(part: Any) -> bool:
+    metadata = part.get("callProviderMetadata" if is_tool(part) else "providerMetadata")
+    return isinstance(metadata, Mapping) and metadata.get("usechat") == _IN_TOOL["usechat"]
 
 
 _sub_agents: Final[ContextVar[dict[str, tuple[Any, SubAgent]]]] = ContextVar("usechat.sub_agents")
@@ -154,7 +194,7 @@ def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[Ad
         begin_sub_agents()
         running = _sub_agents.get()
     if lane not in running:
-        running[lane] = adapter(), SubAgent(name, lane)
+        running[lane] = adapter(), SubAgent(name, lane, is_in_tool=True)
     return running[lane]
 
 
@@ -182,10 +222,11 @@ def history(turn: Turn) -> list[ModelMessage]:
 def messages_for_model(messages: Iterable[UIMessage]) -> list[ModelMessage]:
     """Return messages of a chat as model messages that no provider rejects.
 
-    Questions that were asked while the agent ran are left out, since no model has made these calls. Half an emoji (a
+    Questions that were asked while the agent ran are left out, since no model has made these calls, and what agents
+    said that worked for a tool, since its result tells what they found. Half an emoji (a
     lone surrogate), which no encoder takes, is replaced.
     """
-    return repair_messages(model_messages(without_asked(encodable(list(messages)))))
+    return repair_messages(model_messages(_without_sub_agents(without_asked(encodable(list(messages))))))
 
 
 def messages_of(parts: Iterable[Part]) -> list[ModelMessage]:
@@ -265,6 +306,10 @@ def without_asked(messages: Iterable[UIMessage]) -> list[UIMessage]:
         message if message["role"] != "assistant" else {**message, "parts": [*filterfalse(_is_asked, message["parts"])]}
         for message in messages
     ]
+
+
+def _without_sub_agents(messages: Iterable[UIMessage]) -> list[UIMessage]:
+    return [{**message, "parts": [*filterfalse(_is_in_tool, message["parts"])]} for message in messages]
 
 
 def _is_asked(part: Any) -> bool:

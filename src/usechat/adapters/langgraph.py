@@ -381,10 +381,10 @@ class LangGraphAdapter:
         if "type" not in event:  # a tuple, or the dictionary of another version
             raise LocalProtocolError("LangGraphAdapter reads the events of graph.astream(input, config, **STREAM)")
         kind, data = event["type"], event["data"]
-        if kind == "messages":
-            yield from self._message(data[0], data[1], event["ns"])
-        elif kind == "tasks":
-            yield from self._task(data, event["ns"])
+        if kind in ("messages", "tasks"):
+            ns = event["ns"]
+            parts = self._message(data[0], data[1], ns) if kind == "messages" else self._task(data, ns)
+            yield from map(conversation.in_tool, parts) if ns and self._is_in_tool(ns) else parts
         elif kind == "custom":
             yield Data("custom", data)
         elif kind == "updates":
@@ -409,6 +409,10 @@ class LangGraphAdapter:
             yield from self._pause(interrupt_id, value)
         usage = conversation.usage(*self._tokens) if any(self._tokens) else None
         yield conversation.finish(None if self._interrupts else self._reason, usage)
+
+    def _is_in_tool(self, ns: Sequence[str]) -> bool:
+        """Tell whether a graph works for a tool of another one."""
+        return any(name.rpartition(":")[2] in self._task_calls for name in ns)
 
     # -- What models and tools say.
 

@@ -291,7 +291,8 @@ class StrandsAdapter:
         """Yield what a tool streams: an agent's events in a separate lane, all else as a preliminary result."""
         call_id = use["toolUseId"]
         if isinstance(data, Mapping) and "init_event_loop" in data:
-            self._sub_agents[call_id] = StrandsAdapter(), conversation.SubAgent(use["name"], call_id)
+            speaker = conversation.SubAgent(use["name"], call_id, is_in_tool=True)
+            self._sub_agents[call_id] = StrandsAdapter(), speaker
         if call_id in self._sub_agents:
             adapter, speaker = self._sub_agents[call_id]
             if isinstance(data, Mapping):
