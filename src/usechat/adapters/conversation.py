@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import copy
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -53,6 +54,7 @@ __all__ = [
     "calls_of",
     "cited",
     "denials",
+    "doubtful_files",
     "finish",
     "finish_reason",
     "history",
@@ -72,6 +74,7 @@ __all__ = [
     "sub_agent",
     "usage",
     "without_asked",
+    "without_doubtful_files",
     "without_provider_calls",
     "without_questions",
     "without_unreadable",
@@ -86,6 +89,7 @@ _DENIED: Final = "The user did not allow this call."
 
 _LONGEST_LITERAL: Final = 100_000
 """How long a result may be that is read as a Python literal."""
+_READ_EVERYWHERE: Final = ("text/", "image/", "application/pdf")
 _FILE_SCHEMES: Final = frozenset({"data", "https"})
 """Which URLs of files reach a model's provider. Some frameworks fetch URLs in this process, so `http` is left out."""
 
@@ -282,10 +286,44 @@ def without_unreadable(messages: Iterable[ModelMessage], kinds: Collection[str],
 def _readable(part: Any, kinds: tuple[str, ...], words: str, *, is_new: bool) -> Any:
     if part["type"] != "file" or part["mediaType"].startswith(kinds):
         return part
-    name = f"{part.get('filename') or 'a file'} ({part['mediaType']})"
+    name = _file_name(part)
     if is_new:
         raise PublicError(f"The model cannot read {name}. It reads texts, {words}.")
-    return {"type": "text", "text": f"[{name} was left out: it cannot be read.]"}
+    return {"type": "text", "text": _left_out(name)}
+
+
+def doubtful_files(message: UIMessage | None) -> list[str]:
+    """Return the names of the files of a message that not every model reads: all but texts, images and PDF files."""
+    files: list[Any] = [] if message is None else [part for part in message["parts"] if part["type"] == "file"]
+    return [_file_name(file) for file in files if not str(file.get("mediaType")).startswith(_READ_EVERYWHERE)]
+
+
+def without_doubtful_files(turn: Turn) -> Turn:
+    """Return a turn with a note in the place of each file of earlier messages that not every model reads."""
+    copied, new = copy.copy(turn), turn.request.last_user_message
+    messages = [message if message is new else _with_notes(message) for message in turn.messages]
+    copied.request = msgspec.structs.replace(turn.request, messages=messages)
+    return copied
+
+
+def _with_notes(message: UIMessage) -> UIMessage:
+    if not doubtful_files(message):
+        return message
+    return {**message, "parts": [_noted(part) for part in message["parts"]]}
+
+
+def _noted(part: Any) -> Any:
+    if part["type"] != "file" or str(part.get("mediaType")).startswith(_READ_EVERYWHERE):
+        return part
+    return {"type": "text", "text": _left_out(_file_name(part))}
+
+
+def _file_name(part: Any) -> str:
+    return f"{part.get('filename') or 'a file'} ({part.get('mediaType')})"
+
+
+def _left_out(name: str) -> str:
+    return f"[{name} was left out: it cannot be read.]"
 
 
 def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:

@@ -20,11 +20,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import aclosing
 from importlib import import_module
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from usechat.adapters import conversation
-from usechat.errors import MissingDependency
+from usechat.errors import MissingDependency, PublicError, UsechatError
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputError
 from usechat.sources import Adapter, AdapterSource, context_maker
@@ -49,6 +50,8 @@ __all__ = [
 Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """Further arguments of a framework's run: the same for each turn, or made from it by a function, async or not."""
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
+_REFUSED: Final = frozenset({400, 413, 415, 422})
+"""The statuses with which providers refuse a request for what it holds."""
 
 Event = TypeVar("Event")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
@@ -83,6 +86,8 @@ class FrameworkSource(ABC, Generic[Event]):
     """Whether an answer can go on after its process died (:func:`~usechat.sources.continues_after_crash`)."""
     process_memory: str | None = None
     """What the agent keeps in this process alone (:func:`~usechat.sources.warn_of_process_memory`)."""
+    retries_without_files: ClassVar[bool] = False
+    """Whether a run that failed before the model said anything leaves nothing behind, and may be run again."""
     context_argument: ClassVar[str | None] = None
     """The argument of a run that takes the context; without one its entries are arguments of the run themselves."""
 
@@ -97,7 +102,37 @@ class FrameworkSource(ABC, Generic[Event]):
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn."""
         adapter = self.adapter_of(context.turn)
-        await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
+        has_doubtful_files = any(map(conversation.doubtful_files, context.turn.messages))
+        events = self._events_without_files if self.retries_without_files and has_doubtful_files else self.events
+        await AdapterSource(events, lambda: adapter, agent=self.info).drive(context)
+
+    def says(self, event: Event) -> bool:  # noqa: ARG002 (for those that tell more)
+        """Tell whether an event shows that the model has taken the chat."""
+        return True
+
+    async def _events_without_files(self, turn: Turn) -> AsyncGenerator[Event]:
+        """Run the framework on a turn with files that the model may refuse: then without those of earlier messages.
+
+        Raise PublicError, which names the file, if the model refuses that of the new message.
+        """
+        is_begun = False
+        for attempt in (turn, conversation.without_doubtful_files(turn)):
+            try:
+                async with aclosing(cast("AsyncGenerator[Event]", self.events(attempt))) as events:
+                    async for event in events:
+                        is_begun = is_begun or self.says(event)
+                        yield event
+            except Exception as error:
+                if is_begun or not _may_be_about_files(error):
+                    raise
+                refusal = error
+            else:
+                return
+        if names := conversation.doubtful_files(turn.request.last_user_message):
+            raise PublicError(
+                f"The model cannot read {', '.join(names)}. Send a text, an image or a PDF file instead."
+            ) from refusal
+        raise refusal
 
     def adapter_of(self, turn: Turn) -> Adapter[Event]:
         """Return the adapter of one turn."""
@@ -110,6 +145,14 @@ class FrameworkSource(ABC, Generic[Event]):
         if context is not None:
             arguments |= context if self.context_argument is None else {self.context_argument: context}
         return arguments
+
+
+def _may_be_about_files(error: Exception) -> bool:
+    """Tell whether an error may say that a model cannot take a file: of a converter, or of the provider."""
+    status = getattr(error, "status_code", None)
+    if status is not None:
+        return status in _REFUSED
+    return isinstance(error, (ValueError, TypeError, RuntimeError)) and not isinstance(error, UsechatError)
 
 
 def imported(module: str, package: str, extra: str) -> Any:

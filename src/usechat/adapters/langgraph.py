@@ -139,6 +139,7 @@ class LangGraphSource(FrameworkSource[Event]):
     """
 
     context_argument = "context"
+    retries_without_files = True
 
     def __init__(
         self,
@@ -171,6 +172,10 @@ class LangGraphSource(FrameworkSource[Event]):
             settled_calls=conversation.settled_calls_of(turn),
             denied=conversation.denials(turn),
         )
+
+    def says(self, event: Event) -> bool:
+        """Tell whether an event shows that the model has taken the chat."""
+        return event["type"] != "tasks"
 
     async def events(self, turn: Turn) -> AsyncGenerator[Event]:
         """Run the graph on the turn, or resume it with the answers that the turn holds."""
@@ -221,12 +226,11 @@ def _input_fields(graph: Any) -> Collection[str]:
     if isinstance(input_type, str):
         input_type = next((each for node in graph.nodes.values() for each in _first_types(node.bound)), None)
     if is_typeddict(input_type):
-        return input_type.__annotations__
+        return frozenset(input_type.__annotations__)
     try:
-        schema: Mapping[str, Any] = graph.get_input_jsonschema()
+        return frozenset(graph.get_input_jsonschema().get("properties", ()))
     except PydanticUserError:
         return ()
-    return schema.get("properties", {})
 
 
 def _first_types(node: Any) -> Iterator[Any]:
@@ -740,7 +744,9 @@ def next_messages(state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = 
     if not state:
         return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
-    messages = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
+    questions = {message["id"]: message for message in turn.messages if message["role"] == "user"}
+    kept = [_in_turn(message, questions.get(message.id or "")) for message in _kept(state, turn)]
+    messages = [*_closed(kept, outputs), *_new_message(turn)]
     if is_saved and messages[: len(state)] == list(state):
         return messages[len(state) :]
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *messages]
@@ -760,6 +766,17 @@ def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
         later = (at for at in positions.values() if at > positions[users[-2]] and _is_ours(state[at]))
         return state[: next(later, len(state))]
     return state
+
+
+def _in_turn(message: BaseMessage, question: UIMessage | None) -> BaseMessage:
+    """Return a message of the thread, without its files if the turn has a note in their place."""
+    if question is None or isinstance(message.content, str) or not isinstance(message, HumanMessage):
+        return message
+    if any(part["type"] == "file" for part in question["parts"]):
+        return message
+    [converted] = to_langchain(conversation.messages_for_model([question]))
+    _mark(converted, question)
+    return converted
 
 
 def _whole_chat(turn: Turn) -> list[BaseMessage]:

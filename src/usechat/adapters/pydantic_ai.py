@@ -175,6 +175,7 @@ class PydanticAISource(FrameworkSource[Any]):
 
     context_argument = "deps"
     continues = True
+    retries_without_files = True
 
     def __init__(self, agent: AbstractAgent[Any, Any], *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         _refuse_engine(agent)

@@ -449,10 +449,11 @@ def _response_output(answer: ModelAnswer, number: int) -> Iterator[_Json]:
         yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary}
     if answer.texts:
         text = "".join(answer.texts)
-        content: _Json = [{"type": "output_text", "text": text, "annotations": []}]
+        content: _Json = {"type": "output_text", "text": text, "annotations": []}
         if answer.is_refused:
-            content = [{"type": "refusal", "refusal": text}]
-        yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
+            content = {"type": "refusal", "refusal": text}
+        message = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
+        yield {**message, "content": [content]}
     for call in answer.provided:
         yield _provided_item(call)
     for call in answer.asked:
