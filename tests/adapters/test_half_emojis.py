@@ -46,7 +46,7 @@ def pydantic_ai(model: ScriptedModel, needs_approval: bool) -> Any:
 
 def openai_agents(model: ScriptedModel, needs_approval: bool) -> Any:
     set_tracing_disabled(True)
-    tools = [function_tool(read, needs_approval=needs_approval)]
+    tools: list[Any] = [function_tool(read, needs_approval=needs_approval)]
     return OpenAIAgent(name="clerk", model=openai_agents_agent.chat_model(model, "chat"), tools=tools)
 
 

@@ -47,14 +47,14 @@ def test_a_file_that_the_model_cannot_take_is_named_and_left_out_later(make: Any
 def test_a_failure_of_another_kind_blames_no_file(make: Any) -> None:
     failure = ModelAnswer(error="Not now.", status=401)
     with ScriptedModel([failure]) as model, AgentClient(make(model)) as client:
-        document = {**AUDIO, "mediaType": "text/plain", "url": "data:text/plain,a"}
+        document: Any = {**AUDIO, "mediaType": "text/plain", "url": "data:text/plain,a"}
         assert "cannot read" not in str(client.ask("What is this?", files=[document]).error)
 
 
 @pytest.mark.parametrize("make", [pydantic_ai, graph])
 def test_a_provider_that_refuses_a_request_with_a_readable_file_refuses_it_once(make: Any) -> None:
     failure = ModelAnswer(error="Too hot.", status=400)
-    image = {**AUDIO, "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
+    image: Any = {**AUDIO, "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
     with ScriptedModel([failure]) as model, AgentClient(make(model)) as client:
         assert "cannot read" not in str(client.ask("What is this?", files=[image]).error)
         assert len(model.refusals) == 1

@@ -116,6 +116,7 @@ class FrameworkSource(ABC, Generic[Event]):
         Raise PublicError, which names the file, if the model refuses that of the new message.
         """
         is_begun = False
+        refusal: Exception | None = None
         for attempt in (turn, conversation.without_doubtful_files(turn)):
             try:
                 async with aclosing(cast("AsyncGenerator[Event]", self.events(attempt))) as events:
@@ -128,11 +129,12 @@ class FrameworkSource(ABC, Generic[Event]):
                 refusal = error
             else:
                 return
-        if names := conversation.doubtful_files(turn.request.last_user_message):
-            raise PublicError(
-                f"The model cannot read {', '.join(names)}. Send a text, an image or a PDF file instead."
-            ) from refusal
-        raise refusal
+        names = conversation.doubtful_files(turn.request.last_user_message)
+        if not names and refusal is not None:
+            raise refusal
+        raise PublicError(
+            f"The model cannot read {', '.join(names)}. Send a text, an image or a PDF file instead."
+        ) from refusal
 
     def adapter_of(self, turn: Turn) -> Adapter[Event]:
         """Return the adapter of one turn."""

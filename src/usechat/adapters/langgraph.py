@@ -175,7 +175,7 @@ class LangGraphSource(FrameworkSource[Event]):
 
     def says(self, event: Event) -> bool:
         """Tell whether an event shows that the model has taken the chat."""
-        return event["type"] != "tasks"
+        return bool(event["type"] != "tasks")
 
     async def events(self, turn: Turn) -> AsyncGenerator[Event]:
         """Run the graph on the turn, or resume it with the answers that the turn holds."""
