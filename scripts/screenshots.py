@@ -11,7 +11,7 @@ from tests.browser.chatting import ask, go_on, wait_until_idle
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.conftest import page_served
 from tests.browser.test_states import STATES as SHOWN
-from tests.browser.test_stored_chats import everyone_is_ada
+from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from usechat import Turn
 from usechat.chats import MemoryChats
 from usechat.demo import tour
@@ -64,7 +64,9 @@ def main() -> None:
                 share=True,
             ) as stored:
                 _take_stored(browser, f"http://127.0.0.1:{stored.port}/chat/", theme)
-            with page_served(answer, description="Answers questions about your orders.", auth=True) as guarded:
+            with page_served(
+                answer, description="Answers questions about your orders.", auth=True, authorize=ada_with_a_token
+            ) as guarded:
                 _take_guarded(browser, f"http://127.0.0.1:{guarded.port}/chat/", theme)
             take_flow(browser, theme)
         browser.close()
@@ -129,7 +131,7 @@ def _take_stored(browser: Browser, address: str, theme: str) -> None:
 def _take_guarded(browser: Browser, address: str, theme: str) -> None:
     """Take the picture of a page that asks for a token."""
     page = _open(browser, address, theme)
-    page.get_by_label("Bearer token").wait_for()
+    page.get_by_label("Access token").wait_for()
     _save(page, f"token-{theme}")
     page.context.close()
 

@@ -16,6 +16,7 @@ __all__ = [
     "expect_copied",
     "go_on",
     "hold_the_next",
+    "sign_in",
     "stored",
     "text_file",
     "wait_until_idle",
@@ -36,6 +37,13 @@ def ask(page: Page, text: str) -> None:
     page.fill("#prompt", text)
     page.press("#prompt", "Enter")
     expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
+
+
+def sign_in(page: Page, token: str) -> None:
+    """Give the page the token that it asks for, and see the chat."""
+    page.get_by_label("Access token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#prompt")).to_be_focused()
 
 
 def wait_until_idle(page: Page) -> None:

@@ -97,12 +97,12 @@ def open_page(context: BrowserContext, served: Served, request: pytest.FixtureRe
     complaints: list[str] = []
     pages: list[Page] = []
 
-    def open_one(url: str = "") -> Page:
+    def open_one(url: str = "", *, shows: str = "#prompt") -> Page:
         page = context.new_page()
         page.on("console", lambda message: complaints.extend(_complaint(message)))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(url or f"http://127.0.0.1:{served.port}/chat/")
-        page.wait_for_selector("#prompt")
+        page.wait_for_selector(shows)
         pages.append(page)
         return page
 

@@ -14,7 +14,7 @@ from examples.agent_ops_session.server import Sessions
 from tests.agent_ops.directories import sqlite
 from tests.agent_ops.gateways import upstream
 from tests.browser.building import EXAMPLES, front_end
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, sign_in, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import serving
 from usechat.agent_ops.access.directory import SessionDirectory
@@ -116,8 +116,8 @@ def test_a_stranger_is_told_so(context: BrowserContext, demo: Demo) -> None:
 
 
 def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: OpenPage, demo: Demo) -> None:
-    page = open_page(f"{demo.url}/page/?session_id=demo")
-    page.get_by_label("Bearer token").fill(demo.token)
+    page = open_page(f"{demo.url}/page/?session_id=demo", shows="form")
+    sign_in(page, demo.token)
     ask(page, "tool")
     expect(page.get_by_role("button", name="Read file Done")).to_be_visible()
     wait_until_idle(page)
@@ -142,8 +142,8 @@ def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: O
 def test_our_page_offers_the_actions_of_the_session_and_the_plain_yes_is_once(
     open_page: OpenPage, demo: Demo, button: str, text: str, action: dict[str, str] | None
 ) -> None:
-    page = open_page(f"{demo.url}/page/?session_id=demo")
-    page.get_by_label("Bearer token").fill(demo.token)
+    page = open_page(f"{demo.url}/page/?session_id=demo", shows="form")
+    sign_in(page, demo.token)
     ask(page, "approve")
     card = page.get_by_role("group", name="Allow: Action requires approval")
     for shown in ("Read a file of the workspace.", "Read file", "README.md", "This needs your approval."):

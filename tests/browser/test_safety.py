@@ -1,15 +1,11 @@
 """What an answer may not do, a browser that keeps nothing more, and those who may not ask."""
 
-import hashlib
-from pathlib import Path
-
 from playwright.sync_api import BrowserContext
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, delete_chat, expect, stored, wait_until_idle
+from tests.browser.chatting import ask, delete_chat, expect, sign_in, stored, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
-from tests.server.process import serve_process
 from usechat.chats import MemoryChats
 
 FULL = """() => {
@@ -100,25 +96,7 @@ def test_a_browser_that_keeps_nothing_can_chat(open_page: OpenPage, context: Bro
 def test_a_browser_that_keeps_nothing_sends_the_token(open_page: OpenPage, context: BrowserContext) -> None:
     context.add_init_script(BLOCKED)
     with page_served(answer, authorize=ada_with_a_token, auth=True) as served:
-        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
-        page.get_by_label("Bearer token").fill("secret")
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/", shows="form")
+        sign_in(page, "secret")
         ask(page, "hello there")
         expect(page.get_by_text("You said: hello there")).to_be_visible()
-
-
-def test_a_token_is_asked_for(open_page: OpenPage, tmp_path: Path) -> None:
-    token = "a-token-of-some-length"
-    (tmp_path / "tokens.txt").write_text(f"ada:{hashlib.sha256(token.encode()).hexdigest()}\n")
-    (tmp_path / "agent.py").write_text("async def agent(turn):\n    yield f'Hello {turn.identity.subject}'\n")
-    with serve_process(tmp_path, "agent.py:agent", "--auth", "tokens:tokens.txt") as served:
-        page = open_page(f"{served.url}/")
-        expect(page.get_by_role("alert")).to_be_hidden()
-        ask(page, "hello there")
-        expect(page.get_by_role("alert")).to_contain_text("token")
-        page.get_by_label("Bearer token").fill(token)
-        page.get_by_role("button", name="Try again").click()
-        expect(page.get_by_label("Assistant")).to_contain_text("Hello ada")
-        wait_until_idle(page)
-        page.reload()
-        expect(page.get_by_label("Bearer token")).to_have_value(token)
-        expect(page.get_by_role("alert")).to_be_hidden()

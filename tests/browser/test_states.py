@@ -10,7 +10,7 @@ from tests.browser.agent import answer
 from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
-from tests.browser.test_stored_chats import everyone_is_ada
+from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from tests.conformance.served import PATIENCE
 from usechat import Turn
 from usechat.chats import MemoryChats
@@ -275,8 +275,11 @@ def test_axe_finds_nothing_serious_in_any_state(
 def test_axe_finds_nothing_serious_where_a_token_is_asked_for(
     open_page: OpenPage, theme: Literal["light", "dark"]
 ) -> None:
-    with page_served(answer, auth=True) as served:
-        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+    with page_served(answer, authorize=ada_with_a_token, auth=True) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/", shows="form")
         page.emulate_media(color_scheme=theme)
-        expect(page.get_by_label("Bearer token")).to_be_visible()
+        assert serious_findings(page) == []
+        page.get_by_label("Access token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_be_visible()
         assert serious_findings(page) == []

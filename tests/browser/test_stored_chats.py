@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, delete_chat, expect, go_on, wait_until_idle
+from tests.browser.chatting import ask, delete_chat, expect, go_on, sign_in, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.conformance.served import eventually
 from usechat.chats import MemoryChats
@@ -157,8 +157,8 @@ async def ada_with_a_token(request: Any, _chat_id: str, _action: Any) -> Identit
 def test_stored_images_are_shown_where_a_token_is_needed(open_page: OpenPage) -> None:
     """A picture of 40 kB is stored beside its message, at an address of the server that needs the token."""
     with page_served(answer, chats=MemoryChats(), authorize=ada_with_a_token, auth=True) as served:
-        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
-        page.get_by_label("Bearer token").fill("secret")
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/", shows="form")
+        sign_in(page, "secret")
         picture = page.evaluate("""() => {
             const canvas = Object.assign(document.createElement("canvas"), { width: 120, height: 120 });
             const drawn = canvas.getContext("2d");

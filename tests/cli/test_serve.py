@@ -214,9 +214,13 @@ async def test_the_path_is_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
-    [("accent", "teal", "write it as #rrggbb"), ("logo", "missing.svg", "cannot be read: No such file")],
+    [
+        ("accent", "teal", "write it as #rrggbb"),
+        ("logo", "missing.svg", "cannot be read: No such file"),
+        ("login_url", "https://login.example", "give --auth, too"),
+    ],
 )
-def test_a_logo_or_an_accent_that_is_none_is_refused(field: str, value: str, sentence: str) -> None:
+def test_what_the_page_cannot_show_is_refused(field: str, value: str, sentence: str) -> None:
     with pytest.raises(CannotServe, match=sentence):
         make_app(msgspec.structs.replace(Plan(target="served_agents:plain"), **{field: value}))
 

@@ -74,6 +74,7 @@ async def test_the_page_is_told_what_is_served(page_directory: Path) -> None:
         "api": "api/chat",
         "check": "api/check",
         "auth": True,
+        "loginUrl": "",
         "suggestions": ["Why?"],
         "chats": True,
         "share": False,
@@ -118,6 +119,19 @@ async def test_title_logo_and_accent_are_there_before_the_script(page_directory:
 )
 def test_a_logo_that_is_none_is_refused(page_directory: Path, name: str, sentence: str) -> None:
     settings = PageSettings(logo=page_directory / name)
+    with pytest.raises(InvalidSetting, match=re.escape(sentence)):
+        WithPage(None, settings=settings, authorize=allow_all, directory=page_directory)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (PageSettings(login_url="/login"), "set auth=True, too"),
+        (PageSettings(auth=True, login_url="javascript:alert(1)"), "is neither https://… nor a path such as /login"),
+        (PageSettings(auth=True, login_url="//other.example"), "is neither https://… nor a path such as /login"),
+    ],
+)
+def test_a_sign_in_that_leads_nowhere_is_refused(page_directory: Path, settings: PageSettings, sentence: str) -> None:
     with pytest.raises(InvalidSetting, match=re.escape(sentence)):
         WithPage(None, settings=settings, authorize=allow_all, directory=page_directory)
 

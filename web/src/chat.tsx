@@ -33,6 +33,8 @@ interface Props {
   settings: Settings;
   server: ServerChats;
   served: ServerSettings;
+  /** How many times the user has signed in. */
+  visit: number;
   /** Whether this chat is visible. A hidden chat keeps receiving its answer. */
   shown: boolean;
   panels: Record<PanelName, boolean>;
@@ -41,9 +43,9 @@ interface Props {
 }
 
 /** One chat, with its flow diagram and its inspector. */
-export function Chat({ id, settings, server, served, shown, panels, closePanel, tell }: Props) {
+export function Chat({ id, settings, server, served, visit, shown, panels, closePanel, tell }: Props) {
   const tap = useMemo(() => new FrameTap(), []);
-  const answers = useAnswers(id, settings, tap, server, served.agents);
+  const answers = useAnswers(id, settings, tap, server, served.agents, visit);
   const { busy, messages, stop } = answers;
   const [editing, setEditing] = useState<string>();
   const flow = useMemo(() => flowOf(messages), [messages]);

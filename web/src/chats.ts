@@ -27,9 +27,13 @@ const MADE = `${PREFIX}made`;
 /** The chats that this page has made and not shown yet. */
 const unseen = new Set<string>();
 
-export function newChatId(): string {
+export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
-  const id = Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
+  return Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
+}
+
+export function newChatId(): string {
+  const id = newId();
   session.set(MADE, [id, ...idsMadeHere().slice(0, 99)].join(" "));
   unseen.add(id);
   return id;

@@ -1,3 +1,5 @@
+import { fetchAsUser } from "./token";
+
 /** One server-sent event as it arrived. */
 export interface Frame {
   /** Its place among all frames and comments, from 0. */
@@ -95,7 +97,7 @@ export class FrameTap {
     this.exchanges = [...this.exchanges.slice(-19), exchange];
     this.tell();
     try {
-      const response = inPieces(await fetch(input, init));
+      const response = inPieces(await fetchAsUser(input, init));
       exchange.status = response.status;
       exchange.headers = Object.fromEntries([...response.headers].filter(([name]) => KEPT_HEADERS.includes(name)));
       exchange.responded = performance.now() - began;
@@ -110,6 +112,12 @@ export class FrameTap {
   /** Whether the last response says that the server is unavailable: from a proxy, or from a server that shuts down. */
   get isServerAway(): boolean {
     return [502, 503, 504].includes(this.exchanges.at(-1)?.status ?? 0);
+  }
+
+  /** Whether the server did not know the user who sent the last message. */
+  get isQuestionRefused(): boolean {
+    const { method, status } = this.exchanges.at(-1) ?? {};
+    return method === "POST" && status === 401;
   }
 
   subscribe = (listener: () => void): (() => void) => {

@@ -1,19 +1,26 @@
 import "./no-eval";
+import type { ReactNode } from "react";
 import { createRoot } from "react-dom/client";
+import { Entrance, refusalOf } from "./entrance";
 import { Page } from "./page";
 import { readSettings, applyAccent } from "./settings";
 import { SharedChat } from "./shared-chat";
 import { TextPage } from "./text-page";
+import { comeBack, loadToken, saveToken } from "./token";
 import "./styles.css";
 
 const root = document.getElementById("root");
 const query = new URLSearchParams(location.search);
-const [token, text] = [query.get("shared"), query.get("text")];
+const [shared, text] = [query.get("shared"), query.get("text")];
 const settings = readSettings();
 applyAccent(settings);
-if (root) createRoot(root).render(shown());
+void shown().then((page) => root && createRoot(root).render(page));
 
-function shown() {
-  if (token) return <SharedChat settings={settings} token={token} />;
-  return text ? <TextPage settings={settings} path={text} /> : <Page settings={settings} />;
+async function shown(): Promise<ReactNode> {
+  if (shared) return <SharedChat settings={settings} token={shared} />;
+  if (text) return <TextPage settings={settings} path={text} />;
+  if (!settings.auth) return <Page settings={settings} visit={1} away={false} signOut={undefined} />;
+  const given = comeBack();
+  if (given?.wanted) saveToken(given.token);
+  return <Entrance settings={settings} given={given?.wanted ? undefined : given} first={await refusalOf(settings, loadToken())} />;
 }

@@ -1,4 +1,4 @@
-import { CodeXml, Command, KeyRound, Moon, PanelLeft, SquarePen, Sun, Workflow } from "lucide-react";
+import { CodeXml, Command, Moon, PanelLeft, SquarePen, Sun, Workflow } from "lucide-react";
 import { Tooltip } from "radix-ui";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { showChat, useChatInAddress } from "./address";
@@ -15,16 +15,24 @@ import type { Settings } from "./settings";
 import { ShortcutHelp } from "./shortcut-help";
 import { focusChats, Sidebar } from "./sidebar";
 import { useTheme } from "./theme";
-import { loadToken, saveToken } from "./token";
 import { Button, IconButton } from "./ui/button";
 import { useChatList } from "./use-chat-list";
 import { useMedia } from "./use-media";
 
+interface Props {
+  settings: Settings;
+  /** How many times the user has signed in; the first time counts where no sign-in is needed, too. */
+  visit: number;
+  /** Whether the user must sign in again: the page waits behind the sign-in. */
+  away: boolean;
+  /** Undefined where there is no token to forget. */
+  signOut: (() => void) | undefined;
+}
+
 /** The whole page: the list of chats, one chat, its flow and the inspector. */
-export function Page({ settings }: { settings: Settings }) {
+export function Page({ settings, visit, away, signOut }: Props) {
   const id = useChatInAddress();
-  const [token, setToken] = useState(loadToken);
-  const served = useServerSettings(settings, token);
+  const served = useServerSettings(settings, visit);
   const server = useMemo(() => new ServerChats(settings), [settings]);
   const wide = useMedia("(min-width: 48rem)");
   const [listed, setListed] = useState(wide);
@@ -34,7 +42,7 @@ export function Page({ settings }: { settings: Settings }) {
   const [theme, toggleTheme] = useTheme();
   const [states, setStates] = useState<Record<string, ChatState>>({});
   const [changes, setChanges] = useState(0);
-  const list = useChatList(server, changes);
+  const list = useChatList(server, changes + visit);
   const tell = useCallback((chat: string, state: ChatState) => {
     setStates((all) => ({ ...all, [chat]: state }));
     setChanges((count) => count + 1);
@@ -53,6 +61,7 @@ export function Page({ settings }: { settings: Settings }) {
   }, [title, settings]);
   useEffect(() => {
     const listener = (event: KeyboardEvent) => {
+      if (away) return;
       const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();
@@ -115,6 +124,7 @@ export function Page({ settings }: { settings: Settings }) {
       : []),
     ...(hasFlow ? [{ name: panels.flow ? "Hide the flow" : "Show the flow", run: () => togglePanel("flow") }] : []),
     { name: theme === "dark" ? "Use light mode" : "Use dark mode", run: toggleTheme },
+    ...(signOut ? [{ name: "Sign out", run: signOut }] : []),
     { name: "Keyboard shortcuts", run: () => setOverlay("help"), shortcut: "?" },
   ];
   const commands: PaletteCommand[] = [
@@ -132,15 +142,6 @@ export function Page({ settings }: { settings: Settings }) {
           {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
           {settings.logo && <img src={settings.logo} alt="" className="ml-2 h-6 max-w-24 object-contain" />}
           <h1 className="ml-2 min-w-0 flex-1 truncate text-left text-sm font-semibold" dir="auto">{title ?? settings.title}</h1>
-          {settings.auth && (
-            <TokenField
-              token={token}
-              change={(typed) => {
-                setToken(typed);
-                saveToken(typed);
-              }}
-            />
-          )}
           <IconButton icon={Command} label="Commands" shortcut="Ctrl+K" className="max-sm:hidden" onClick={() => setOverlay("palette")} />
           {hasFlow && (
             <IconButton icon={Workflow} label="Flow" aria-pressed={panels.flow} onClick={() => togglePanel("flow")} />
@@ -172,6 +173,7 @@ export function Page({ settings }: { settings: Settings }) {
               pin={list.pin}
               remove={remove}
               share={settings.share ? setSharing : undefined}
+              signOut={signOut}
               export={(chat, format) => void exportChat(chat, format)}
             />
           )}
@@ -183,6 +185,7 @@ export function Page({ settings }: { settings: Settings }) {
                 settings={settings}
                 server={server}
                 served={served}
+                visit={visit}
                 shown={chat === id}
                 panels={panels}
                 closePanel={(name) => togglePanel(name, false)}
@@ -232,21 +235,4 @@ function localExport(id: string, format: "json" | "markdown"): string {
   const { messages } = loadChat(id);
   if (format === "json") return JSON.stringify({ id, messages }, null, 2);
   return messages.map((message) => `## ${message.role === "user" ? "You" : "Assistant"}\n\n${textOf(message)}\n`).join("\n");
-}
-
-function TokenField({ token, change }: { token: string; change: (token: string) => void }) {
-  return (
-    <label className="flex items-center gap-2 text-soft">
-      <KeyRound aria-hidden="true" className="size-4" />
-      <input
-        type="password"
-        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm pointer-coarse:h-11 pointer-coarse:text-base text-ink placeholder:text-soft max-sm:w-24"
-        placeholder="Bearer token"
-        aria-label="Bearer token"
-        autoComplete="off"
-        value={token}
-        onChange={(event) => change(event.target.value)}
-      />
-    </label>
-  );
 }

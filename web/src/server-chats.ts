@@ -1,7 +1,7 @@
 import type { UIMessage } from "ai";
 import type { ChatEntry } from "./chats";
 import type { Settings } from "./settings";
-import { authorization } from "./token";
+import { fetchAsUser } from "./token";
 
 /** A chat as the server has it; siblings, ratings and outcomes stand beside the messages. */
 export interface LoadedChat {
@@ -97,7 +97,7 @@ export class ServerChats {
   private async ask(url: string, init: RequestInit = {}): Promise<Response | undefined> {
     if (!this.settings.chats) return undefined;
     try {
-      const response = await fetch(url, { ...init, headers: { "content-type": "application/json", ...authorization() } });
+      const response = await fetchAsUser(url, { ...init, headers: { "content-type": "application/json" } });
       return response.ok ? response : undefined;
     } catch {
       return undefined;

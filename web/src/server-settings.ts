@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import type { Settings } from "./settings";
-import { authorization } from "./token";
+import { fetchAsUser } from "./token";
 
 /** An agent that the server offers. */
 export interface Agent {
@@ -29,14 +29,10 @@ const UNKNOWN: ServerSettings = {
   limits: { maximumFileBytes: 16 * MEBIBYTE, maximumBytes: 16 * MEBIBYTE, maximumFiles: 500 },
 };
 
-/** Milliseconds after which a token that is being typed counts as complete. */
-const TYPED = 300;
-
-/** Ask the server for its agents and limits; where it needs a token, when there is one. */
-export function useServerSettings(settings: Settings, token: string): ServerSettings {
+/** Ask the server for its agents and limits; again when the user has signed in again. */
+export function useServerSettings(settings: Settings, visit: number): ServerSettings {
   const [known, setKnown] = useState(UNKNOWN);
   useEffect(() => {
-    if (settings.auth && !token) return;
     let current = true;
     const ask = async () => {
       const [listed, limits] = await Promise.all([
@@ -45,19 +41,18 @@ export function useServerSettings(settings: Settings, token: string): ServerSett
       ]);
       if (current) setKnown({ agents: listed?.agents ?? [], limits: limits ?? UNKNOWN.limits });
     };
-    const soon = setTimeout(() => void ask(), settings.auth ? TYPED : 0);
+    void ask();
     return () => {
       current = false;
-      clearTimeout(soon);
     };
-  }, [settings, token]);
+  }, [settings, visit]);
   return known;
 }
 
 /** Read a route beside that of the chat; undefined from a server that has none. */
 async function describe<Described>(settings: Settings, name: string): Promise<Described | undefined> {
   try {
-    const response = await fetch(settings.api.replace(/[^/]*$/, name), { headers: authorization() });
+    const response = await fetchAsUser(settings.api.replace(/[^/]*$/, name));
     return response.ok ? ((await response.json()) as Described) : undefined;
   } catch {
     return undefined;

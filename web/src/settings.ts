@@ -16,8 +16,10 @@ export interface Settings {
   api: string;
   /** The URL that checks a stream, if the server has one. */
   check?: string;
-  /** Whether requests need a bearer token. */
+  /** Whether the page begins with a sign-in. */
   auth: boolean;
+  /** The address of the sign-in, or an empty text: then the page asks for a token. */
+  loginUrl: string;
   /** Suggested first messages. */
   suggestions: string[];
   /** Whether the server stores chats and lists them. */
@@ -43,6 +45,7 @@ const DEFAULTS: Settings = {
   accent: null,
   api: "api/chat",
   auth: false,
+  loginUrl: "",
   suggestions: [],
   chats: false,
   share: false,

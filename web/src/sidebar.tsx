@@ -1,4 +1,4 @@
-import { Download, Ellipsis, Link, LoaderCircle, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
+import { Download, Ellipsis, Link, LoaderCircle, LogOut, Pencil, Pin, PinOff, Search, SquarePen, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import type { ChatEntry } from "./chats";
@@ -24,6 +24,7 @@ interface Props extends ChatActions {
   running: string[];
   query: string;
   setQuery: (text: string) => void;
+  signOut: (() => void) | undefined;
 }
 
 /** How many chats are listed at first, and how many more when the end of the list comes into sight. */
@@ -34,7 +35,7 @@ export function focusChats(): void {
 }
 
 /** The list of chats, in groups by date, with a search above it. Over the page, it takes the focus and gives it back. */
-export function Sidebar({ over, chats, current, running, query, setQuery, ...given }: Props) {
+export function Sidebar({ over, chats, current, running, query, setQuery, signOut, ...given }: Props) {
   const actions = useStable(given);
   const [most, setMost] = useState(PORTION);
   useEffect(() => {
@@ -83,6 +84,12 @@ export function Sidebar({ over, chats, current, running, query, setQuery, ...giv
         ))}
         {chats.length > most && <MoreChats listed={most} show={() => setMost(most + PORTION)} />}
       </div>
+      {signOut && (
+        <Button kind="quiet" className="justify-start px-3" onClick={signOut}>
+          <LogOut aria-hidden="true" className="size-4" />
+          Sign out
+        </Button>
+      )}
     </nav>
   );
 }

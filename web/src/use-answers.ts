@@ -13,7 +13,7 @@ import { isOpenCall, isTool, isUnfinished, toolName, type Part, type ToolPart } 
 import type { LoadedChat, ServerChats } from "./server-chats";
 import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
-import { authorization, loadToken } from "./token";
+import { fetchAsUser } from "./token";
 import { useKept } from "./use-kept";
 import { useLatest } from "./use-latest";
 
@@ -35,7 +35,7 @@ const MAXIMUM_LOOKS = 4;
  * A server that stores chats owns the messages: they are loaded before a resume, which then replays the whole message,
  * and again when an answer has ended.
  */
-export function useAnswers(id: string, settings: Settings, tap: FrameTap, server: ServerChats, agents: Agent[]) {
+export function useAnswers(id: string, settings: Settings, tap: FrameTap, server: ServerChats, agents: Agent[], visit: number) {
   const stored = useMemo(() => withoutUnfinished(loadChat(id)), [id]);
   const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
   /** Whether the connection is lost and the page is trying to resume. */
@@ -83,7 +83,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     () =>
       new DefaultChatTransport({
         api: settings.api,
-        headers: requestHeaders,
+        headers: REQUEST_HEADERS,
         body: () => (answeringNow.current === undefined ? {} : { agent: answeringNow.current }),
         fetch: tap.fetch,
       }),
@@ -287,8 +287,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }
 
   useEffect(() => {
-    const isOpened = !isFirstShown(id) && (!settings.auth || loadToken() !== "");
-    if (isOpened) void resume().then(() => setOpened(true)).then(runClientTools);
+    if (!isFirstShown(id)) void resume().then(() => setOpened(true)).then(runClientTools);
     const again = () => lostNow.current && void resume();
     addEventListener("online", again);
     return () => {
@@ -385,10 +384,10 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       /** The stop route stops the run on any worker; closing the connection would only detach from it. */
       stop: async () => {
         const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
-        const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
+        const options = { method: "POST", headers: REQUEST_HEADERS, signal: AbortSignal.timeout(6000) };
         clearTimeout(timer.current);
         setStopped(true);
-        await fetch(url, options).catch(() => undefined);
+        await fetchAsUser(url, options).catch(() => undefined);
         const { chat: hook, messages: shown } = latest.current;
         await hook.stop();
         if (lostNow.current) {
@@ -403,6 +402,14 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       },
     };
   }, [id, settings]);
+
+  const lastVisit = useRef(visit);
+  useEffect(() => {
+    if (lastVisit.current === visit) return;
+    lastVisit.current = visit;
+    if (tap.isQuestionRefused) actions.tryAgain();
+    else void resume();
+  }, [visit]);
 
   const turn = lastQuestion(messages);
   // Until the hook has the message, the question before it stays.
@@ -435,9 +442,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
 export type Answers = ReturnType<typeof useAnswers>;
 
 /** The server encodes the stream for the release that this header names. */
-function requestHeaders(): Record<string, string> {
-  return { "x-ai-sdk": AI_SDK_RELEASE, ...authorization() };
-}
+const REQUEST_HEADERS = { "x-ai-sdk": AI_SDK_RELEASE };
 
 function isWorking(status: string): boolean {
   return status === "submitted" || status === "streaming";

@@ -113,6 +113,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     redis: str | None = None
     drain: float = 10.0
     auth: tuple[str, ...] = ()
+    login_url: str = ""
     cors: tuple[str, ...] = ()
     debug: bool = False
     page: bool = True
@@ -391,6 +392,8 @@ def _serve_app(plan: Plan, opened: ServedApp) -> Served:
 def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetAgent | None = None) -> Served:
     """Add the page, if it is wanted and built, and allow the origins of ``--cors``."""
     app = served.app
+    if plan.login_url and not served.requires_auth:
+        raise CannotServe("--login-url is for a page that begins with a sign-in; give --auth, too")
     if plan.page:
         settings = PageSettings(
             title=plan.title or ("" if plan.further else plan.target),
@@ -400,6 +403,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetA
             accent=plan.accent,
             api=served.path,
             auth=served.requires_auth,
+            login_url=plan.login_url,
             suggestions=plan.suggestions,
             chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
             share=plan.share,

@@ -191,6 +191,9 @@ def _add_access_options(add: Any) -> None:
     add("--auth", action="append", metavar="RULE",
         help="require a bearer token: tokens:FILE (lines of name:sha256), or jwt: with one of jwks=FILE,"
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
+    add("--login-url", metavar="URL",
+        help="let the page's sign-in lead to this address instead of asking for a token; it returns with a cookie, or"
+        " with the token in the fragment: #token=…")  # fmt: skip
     add("--rate", type=read.rate, metavar="N/min",
         help="how many messages one user may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--metrics-listen", type=read.address, metavar="HOST:PORT",

@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -32,6 +33,7 @@ _PLACE: Final = '<meta name="usechat" content="{}" />'
 _TITLE: Final = "<title>usechat</title>"
 _ICON: Final = '<link rel="icon" href="./icon.svg" />'
 _IMAGES: Final = (".svg", ".png", ".jpg", ".jpeg", ".webp", ".gif", ".ico")
+_LOGIN_ADDRESS: Final = re.compile(r"https?://[^\s/]|/(?![/\\])")
 _POLICY: Final = {"content-security-policy": CONTENT_SECURITY_POLICY}
 
 
@@ -45,7 +47,9 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
         logo: an image file (SVG, PNG, JPEG, WebP, GIF or ICO) to show in the header, on an empty page and as its icon.
         accent: the colour of buttons and links, as ``#rrggbb``. Each theme gets a shade of it that can be read.
         api: the path it posts to. Names in braces are taken from the query of the page's own address.
-        auth: whether it asks for a token.
+        auth: whether it begins with a sign-in. It asks the server first: a user whose cookie is enough sees none.
+        login_url: the address to which the sign-in leads, instead of a field for a token: ``https://…``, or a path of
+            this server. It returns to the page with a cookie, or with a token in the fragment: ``#token=…``.
         suggestions: questions that a new user can choose from, as cards: ``Question``, or ``Title | Question``. An
             emoji in front is the icon of the card.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
@@ -63,6 +67,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     accent: str | None = None
     api: str = "/api/chat"
     auth: bool = False
+    login_url: str = ""
     suggestions: tuple[str, ...] = ()
     chats: bool = False
     share: bool = False
@@ -81,7 +86,8 @@ class WithPage:
 
     Raises:
         PageMissing: the page was not built into this installation.
-        InvalidSetting: the logo is no image that can be read, or the accent is no colour.
+        InvalidSetting: the logo is no image that can be read, the accent is no colour, or the address of the sign-in
+            is none.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> chats = ChatApp(lambda turn: "Hello!")
@@ -103,6 +109,7 @@ class WithPage:
         self._files = {path: static_file(file.read_bytes(), file.name) for path, file in entries}
         if "/index.html" not in self._files:
             raise PageMissing
+        _check_login(settings)
         logo = _logo(settings.logo) if settings.logo else None
         if logo is not None:
             self._files[logo.path] = logo.file
@@ -144,6 +151,14 @@ class WithPage:
             return PlainTextResponse(str(error), 422)
 
 
+def _check_login(settings: PageSettings) -> None:
+    address = settings.login_url
+    if address and not settings.auth:
+        raise InvalidSetting("login_url is for a page that begins with a sign-in: set auth=True, too")
+    if address and not _LOGIN_ADDRESS.match(address):
+        raise InvalidSetting(f"the address of the sign-in {address!r} is neither https://… nor a path such as /login")
+
+
 class _Logo(NamedTuple):
     path: str
     file: StaticFile
@@ -170,6 +185,7 @@ def _with_settings(index: StaticFile, settings: PageSettings, logo: _Logo | None
         "api": settings.api.lstrip("/"),
         "check": CHECK_PATH.lstrip("/"),
         "auth": settings.auth,
+        "loginUrl": settings.login_url,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
         "share": settings.share,

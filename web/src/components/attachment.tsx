@@ -1,7 +1,7 @@
 import { Download, File as FileIcon } from "lucide-react";
 import type { FileUIPart } from "ai";
 import { useEffect, useState } from "react";
-import { authorization } from "../token";
+import { fetchAsUser, loadToken } from "../token";
 import { Dialog } from "../ui/dialog";
 import { isWebAddress } from "./sources";
 
@@ -62,11 +62,10 @@ function kindOf(mediaType: string): string {
 function useReadable(url: string): string {
   const [read, setRead] = useState<string>();
   useEffect(() => {
-    const headers = authorization();
-    if (!headers["authorization"] || url.startsWith("data:") || !isOwn(url)) return;
+    if (!loadToken() || url.startsWith("data:") || !isOwn(url)) return;
     const left = new AbortController();
     let made: string | undefined;
-    void fetch(url, { headers, signal: left.signal })
+    void fetchAsUser(url, { signal: left.signal })
       .then((response) => (response.ok ? response.blob() : undefined))
       .then((blob) => blob && setRead((made = URL.createObjectURL(blob))))
       .catch(() => undefined);
@@ -77,7 +76,7 @@ function useReadable(url: string): string {
     };
   }, [url]);
   if (read) return read;
-  return authorization()["authorization"] && !url.startsWith("data:") && isOwn(url) ? NOTHING : url;
+  return loadToken() && !url.startsWith("data:") && isOwn(url) ? NOTHING : url;
 }
 
 function isOwn(url: string): boolean {

@@ -2,7 +2,7 @@ import { ChevronRight, CircleCheck, CircleX } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useEffect, useState } from "react";
 import { asEventStream, type Exchange, isRefusal } from "../frames";
-import { authorization } from "../token";
+import { fetchAsUser } from "../token";
 import { classes } from "../ui/classes";
 
 type Severity = "error" | "warning" | "note";
@@ -44,8 +44,8 @@ export function Verdict({ exchange, url, showFrame }: {
       setReport("The page stopped reading before the end of the answer, so it is not checked.");
       return;
     }
-    const request = { method: "POST", headers: { "content-type": "text/event-stream", ...authorization() } };
-    fetch(`${url}?sdk=${encodeURIComponent(asked)}`, { ...request, body: asEventStream(exchange) })
+    const request = { method: "POST", headers: { "content-type": "text/event-stream" } };
+    fetchAsUser(`${url}?sdk=${encodeURIComponent(asked)}`, { ...request, body: asEventStream(exchange) })
       .then(async (response) => setReport(response.ok ? ((await response.json()) as Report) : await response.text()))
       .catch(() => setReport("The server cannot be reached."));
   }, [exchange?.number, end, url, asked]);
