@@ -308,6 +308,11 @@ async def _clock(turn: Turn) -> Said:
         yield ToolCall("call-4", "browser_time", {})
 
 
+async def _later(turn: Turn) -> Said:
+    await _held(turn)
+    yield "Here it is."
+
+
 async def _think(turn: Turn) -> Said:
     yield Reasoning("Let me think about that.")
     await _held(turn)
@@ -572,6 +577,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "formulas": _saying(FORMULAS),
     "hebrew": _saying("| שם | מספר |\n|---|---|\n| אחת | 1 |\n"),
     "image": _saying(f"![a dot]({PICTURE}) and ![elsewhere](https://example.org/spy.png)"),
+    "later": _later,
     "lines": _lines,
     "long": _long,
     "many": _many,

@@ -170,6 +170,29 @@ def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage, ad
     expect(prompt).to_have_value("half a thought")
 
 
+def test_what_was_typed_in_a_new_chat_stays_there(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    prompt = page.locator("#prompt")
+    page.keyboard.type("the first thought")
+    new_chat = page.url
+    page.reload()
+    expect(prompt).to_have_value("the first thought")
+    other = open_page(address)
+    expect(other.locator("#prompt")).to_have_value("")
+    ask(other, "hello elsewhere")
+    wait_until_idle(other)
+    page.get_by_role("button", name="hello elsewhere", exact=True).click()
+    expect(prompt).to_have_value("")
+    page.get_by_role("button", name="New chat").click()
+    expect(prompt).to_have_value("the first thought")
+    assert page.url == new_chat, "it is the same chat"
+    prompt.press("Enter")
+    wait_until_idle(page)
+    page.get_by_role("button", name="New chat").click()
+    expect(prompt).to_have_value("")
+    assert page.url != new_chat
+
+
 def test_wide_code_and_a_wide_table_scroll(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     page.set_viewport_size({"width": 700, "height": 860})

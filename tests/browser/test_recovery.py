@@ -11,7 +11,9 @@ from playwright.sync_api import Page
 from tests.browser.agent import GATES, answer, open_gates
 from tests.browser.chatting import ask, chat_id, expect, go_on, hold_the_next, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import Served, eventually
+from usechat.chats import MemoryChats
 from usechat.protocol.sse import encode_frame
 from usechat.server.response import DISCONNECTED
 
@@ -122,6 +124,33 @@ def test_an_answer_that_was_stopped_says_so_and_is_regenerated(open_page: OpenPa
     expect(page.get_by_text("You stopped this answer")).to_be_hidden()
     page.get_by_role("button", name="Stop").click()
     wait_until_idle(page)
+
+
+@pytest.mark.parametrize("stores", [True, False], ids=["stored", "here"])
+@pytest.mark.parametrize("arrives", [True, False], ids=["sent", "on its way"])
+def test_an_answer_that_was_stopped_before_it_began_says_so(open_page: OpenPage, stores: bool, arrives: bool) -> None:
+    kept = {"chats": MemoryChats(), "authorize": everyone_is_ada} if stores else {}
+    with page_served(answer, **kept) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        if not arrives:
+            hold_the_next(page, "**/api/chat")
+        with page.expect_request("**/api/chat"):
+            ask(page, "later held")
+        if arrives:
+            served.later(0.3).result()
+        page.get_by_role("button", name="Stop").click()
+        wait_until_idle(page)
+        notice = page.get_by_role("status").filter(has_text="You stopped this answer · Regenerate")
+        for _ in range(2):
+            expect(notice).to_be_visible()
+            expect(page.get_by_role("alert")).to_be_hidden()
+            expect(page.get_by_text("The answer is empty.")).to_be_hidden()
+            page.reload()
+        go_on(page)
+        page.get_by_role("button", name="Regenerate").click()
+        expect(page.get_by_text("Here it is.")).to_be_visible()
+        wait_until_idle(page)
+        expect(notice).to_be_hidden()
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(open_page: OpenPage, served: Served) -> None:

@@ -1,7 +1,7 @@
 import { LoaderCircle } from "lucide-react";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { Conversation } from "./components/conversation";
-import { Message } from "./components/message";
+import { Message, Stopped } from "./components/message";
 import { loadReader } from "./components/markdown-reader";
 import { focusPrompt, PromptInput } from "./components/prompt-input";
 import { flowOf } from "./flow/graph";
@@ -109,6 +109,7 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
             )}
           >
             {messages[last]?.role !== "assistant" && failure}
+            {messages[last]?.role === "user" && answers.stopped && <Stopped regenerate={answers.tryAgain} />}
             <State answers={answers} kept={answers.kept || settings.chats} />
           </Conversation>
         )}

@@ -32,11 +32,17 @@ export function newId(): string {
   return Array.from(bytes, (byte) => (byte % 36).toString(36)).join("");
 }
 
-export function newChatId(): string {
+function newChatId(): string {
   const id = newId();
   session.set(MADE, [id, ...idsMadeHere().slice(0, 99)].join(" "));
   unseen.add(id);
   return id;
+}
+
+/** The chat for a new question: the one that this tab has made last, if its first message was typed and not sent. */
+export function openNewChat(): string {
+  const last = idsMadeHere()[0] ?? "";
+  return loadDraft(last) && loadChat(last).messages.length === 0 ? last : newChatId();
 }
 
 /** Whether this tab has made a chat. Any other comes from a link, or from the list. */
@@ -67,7 +73,7 @@ export interface StoredChat {
   continued?: UIMessage | undefined;
   /** The agent that the user chose, where the server offers several. */
   agent?: string | undefined;
-  /** The answer that the user has stopped, by its id. */
+  /** The answer that the user has stopped, by its id, or the question if its answer had not begun. */
   stopped?: string | undefined;
 }
 
@@ -125,20 +131,15 @@ export function changeEntry(id: string, change: Pick<ChatEntry, "title" | "named
   dispatchEvent(new Event(SAVED));
 }
 
-/** What the draft of a chat without messages is also kept by: the next new chat begins with it. */
-const NEW = "new";
-
-/** The text that was typed in a chat and not sent. `isNew`: whether the chat has no messages. */
-export function loadDraft(id: string, isNew: boolean): string {
-  return local.get(`${PREFIX}draft:${id}`) ?? (isNew ? local.get(`${PREFIX}draft:${NEW}`) : null) ?? "";
+/** The text that was typed in a chat and not sent. */
+export function loadDraft(id: string): string {
+  return local.get(`${PREFIX}draft:${id}`) ?? "";
 }
 
-export function saveDraft(id: string, text: string, isNew = false): void {
-  for (const each of isNew ? [id, NEW] : [id]) {
-    const key = `${PREFIX}draft:${each}`;
-    if (text) local.set(key, text);
-    else local.remove(key);
-  }
+export function saveDraft(id: string, text: string): void {
+  const key = `${PREFIX}draft:${id}`;
+  if (text) local.set(key, text);
+  else local.remove(key);
 }
 
 /** Subscribe to changes of the list, in this tab or another; returns the function that unsubscribes. */

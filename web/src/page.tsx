@@ -3,7 +3,7 @@ import { Tooltip } from "radix-ui";
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { showChat, useChatInAddress } from "./address";
 import { Chat, type ChatState, type PanelName } from "./chat";
-import { loadChat, newChatId, type ChatEntry } from "./chats";
+import { loadChat, openNewChat, type ChatEntry } from "./chats";
 import { CommandPalette, type Command as PaletteCommand } from "./command-palette";
 import { focusPrompt } from "./components/prompt-input";
 import { textOf } from "./parts";
@@ -54,7 +54,7 @@ export function Page({ settings, visit, away, signOut }: Props) {
 
   useEffect(() => setListed(wide), [wide]);
   useEffect(() => {
-    if (!id) showChat(newChatId(), "replace");
+    if (!id) showChat(openNewChat(), "replace");
   }, [id]);
   useEffect(() => {
     document.title = title ?? settings.title;
@@ -86,14 +86,14 @@ export function Page({ settings, visit, away, signOut }: Props) {
   }
 
   function create(): void {
-    open(newChatId());
+    open(openNewChat());
     focusPrompt();
   }
 
   function remove(chat: ChatEntry): void {
     list.remove(chat);
     setStates(({ [chat.id]: _, ...others }) => others);
-    if (chat.id === id) showChat(newChatId());
+    if (chat.id === id) showChat(openNewChat());
     if (covered) focusChats(); // the entry that has the focus goes away
     else focusPrompt();
   }

@@ -49,7 +49,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const [cutOff, setCutOff] = useState(false);
   /** Whether the answer is being stopped: its open calls wait for nobody. */
   const [stopped, setStopped] = useState(false);
-  /** The answer that the user has stopped, by its id. */
+  /** The answer that the user has stopped, by its id, or the question if its answer had not begun. */
   const [stoppedAnswer, setStoppedAnswer] = useState(stored.stopped);
   /** How many questions the user has sent here, and which question the last of them follows. */
   const [questions, setQuestions] = useState<{ number: number; after: string | undefined }>({ number: 0, after: undefined });
@@ -397,8 +397,12 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         }
         endCalls();
         setStopped(false);
-        const last = latest.current.messages.at(-1);
-        if (last?.role === "assistant") setStoppedAnswer(last.id);
+        // What is there of the answer may not be rendered yet. An answer that has not begun is none.
+        hook.setMessages((current) => {
+          const begun = current.at(-1)?.role === "user" || hasContent(current.at(-1)) ? current : current.slice(0, -1);
+          setStoppedAnswer(begun.at(-1)?.id);
+          return begun;
+        });
       },
     };
   }, [id, settings]);
@@ -485,6 +489,10 @@ function isSameAnswer(one: UIMessage[], other: UIMessage[]): boolean {
   const [last, end] = [one.at(-1), other.at(-1)];
   if (last?.role === "assistant" && end?.role === "assistant") return last.id === end.id;
   return lastQuestion(one) === lastQuestion(other);
+}
+
+function hasContent(message: UIMessage | undefined): boolean {
+  return message?.parts.some((part) => part.type !== "step-start") ?? false;
 }
 
 function lastQuestion(messages: UIMessage[]): string | undefined {

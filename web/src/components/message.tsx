@@ -216,19 +216,7 @@ function AssistantMessage(props: DrawnProps) {
 function Footer({ message, stopped, waits, regenerate, versions, showVersion, rating, rate }: DrawnProps & { waits: boolean }) {
   return (
     <>
-      {stopped && (
-        <p className="screen-only flex items-center gap-1 text-sm text-soft" role="status">
-          You stopped this answer
-          {regenerate && (
-            <>
-              {" · "}
-              <button type="button" className="rounded px-1 font-medium text-accent hover:underline pointer-coarse:min-h-10" onClick={() => regenerate(message)}>
-                Regenerate
-              </button>
-            </>
-          )}
-        </p>
-      )}
+      {stopped && <Stopped regenerate={regenerate && (() => regenerate(message))} />}
       <div className="-mt-2 flex flex-wrap items-center gap-x-3">
         <div className="screen-only -ml-2 flex items-center pointer-coarse:-ml-3">
           <div className={ACTIONS}>
@@ -243,6 +231,23 @@ function Footer({ message, stopped, waits, regenerate, versions, showVersion, ra
         <Usage metadata={message.metadata} />
       </div>
     </>
+  );
+}
+
+/** The notice that there is no more of an answer because the user has stopped it. */
+export function Stopped({ regenerate }: { regenerate: (() => void) | undefined }) {
+  return (
+    <p className="screen-only flex items-center gap-1 text-sm text-soft" role="status">
+      You stopped this answer
+      {regenerate && (
+        <>
+          {" · "}
+          <button type="button" className="rounded px-1 font-medium text-accent hover:underline pointer-coarse:min-h-10" onClick={regenerate}>
+            Regenerate
+          </button>
+        </>
+      )}
+    </p>
   );
 }
 

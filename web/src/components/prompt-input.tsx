@@ -1,7 +1,7 @@
 import type { UIMessage } from "ai";
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
 import { useEffect, useRef, useState, type ReactNode } from "react";
-import { isMadeHere, loadDraft, saveDraft } from "../chats";
+import { loadDraft, saveDraft } from "../chats";
 import type { Limits } from "../server-settings";
 import { IconButton } from "../ui/button";
 import { useGrowingField } from "../use-growing-field";
@@ -25,8 +25,7 @@ export function focusPrompt(): void {
 
 /** The message input. Enter sends, Shift+Enter inserts a new line; files can be chosen, pasted, or dropped anywhere. */
 export function PromptInput({ chat, busy, limits, messages, send, stop, picker: agents, editLast }: Props) {
-  const isNew = messages.length === 0;
-  const [text, setText] = useState(() => loadDraft(chat, isNew && isMadeHere(chat)));
+  const [text, setText] = useState(() => loadDraft(chat));
   const [files, setFiles] = useState<File[]>([]);
   const [refusal, setRefusal] = useState<string>();
   const area = useGrowingField(text);
@@ -38,8 +37,8 @@ export function PromptInput({ chat, busy, limits, messages, send, stop, picker: 
   useEffect(() => {
     if (saved.current === text) return; // a chat that is only looked at changes no draft
     saved.current = text;
-    saveDraft(chat, text, isNew);
-  }, [chat, text, isNew]);
+    saveDraft(chat, text);
+  }, [chat, text]);
 
   /** Take files that fit. The list is read at once: the input that it belongs to is emptied right after. */
   function attach(list: Iterable<File>): void {
@@ -62,7 +61,7 @@ export function PromptInput({ chat, busy, limits, messages, send, stop, picker: 
     const sent = sizeOf(messages);
     const refused = files.map((file, index) => reasonAgainst(file, files.slice(0, index), sent, limits)).find(Boolean);
     if (refused) return setRefusal(refused);
-    saveDraft(chat, "", isNew);
+    saveDraft(chat, "");
     send(text, files.length ? listOf(files) : undefined);
     setText("");
     setFiles([]);
