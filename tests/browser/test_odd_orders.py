@@ -127,9 +127,10 @@ def test_the_keyboard_renames_a_chat_and_stays_where_it_was(open_page: OpenPage)
 
 
 @pytest.mark.parametrize("stores", [False, True], ids=["kept here", "stored"])
-def test_an_approval_that_was_given_offline_is_sent_by_another_try(
+def test_an_approval_that_was_given_offline_is_sent_when_the_server_is_back(
     open_page: OpenPage, storing: str, stores: bool
 ) -> None:
+    """A server that stores no chats cannot say whether it has got the approval: a person decides."""
     page = open_page(storing if stores else "")
     ask(page, "approve this")
     wait_until_idle(page)
@@ -137,9 +138,10 @@ def test_an_approval_that_was_given_offline_is_sent_by_another_try(
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
     page.context.set_offline(False)
-    expect(page.get_by_role("alert")).to_contain_text("The connection was lost before the answer was complete.")
-    expect(page.get_by_role("button", name="Delete file Answered")).to_be_visible()
-    page.get_by_role("button", name="Try again").click()
+    if not stores:
+        expect(page.get_by_role("alert")).to_contain_text("The connection was lost before the answer was complete.")
+        expect(page.get_by_role("button", name="Delete file Answered")).to_be_visible()
+        page.get_by_role("button", name="Try again").click()
     expect(page.get_by_text("It is gone.")).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_role("alert")).to_have_count(0)

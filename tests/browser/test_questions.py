@@ -272,7 +272,7 @@ def test_an_mcp_server_asks_while_its_tool_runs(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-def test_an_answer_that_was_given_offline_is_sent_by_another_try(
+def test_an_answer_that_was_given_offline_is_sent_when_the_server_is_back(
     open_page: OpenPage, stored_chats: str, is_stored: bool
 ) -> None:
     page = open_page(stored_chats if is_stored else "")
@@ -283,9 +283,10 @@ def test_an_answer_that_was_given_offline_is_sent_by_another_try(
     SEND(page)
     expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
     page.context.set_offline(False)
-    expect(page.get_by_role("alert")).to_contain_text("The connection was lost before the answer was complete.")
-    expect(page.get_by_role("button", name="question Done What is your name?")).to_be_visible()
-    page.get_by_role("button", name="Try again").click()
+    if not is_stored:  # the server cannot say whether it has got the answer: a person decides
+        expect(page.get_by_role("alert")).to_contain_text("The connection was lost before the answer was complete.")
+        expect(page.get_by_role("button", name="question Done What is your name?")).to_be_visible()
+        page.get_by_role("button", name="Try again").click()
     expect(page.get_by_text('You answered ["Ada"]')).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_label("Assistant")).to_have_count(1)

@@ -73,6 +73,7 @@ def serve_process(
     command: str = "serve",
     is_app: bool = False,
     environment: Mapping[str, str] | None = None,
+    port: int = 0,
 ) -> Iterator[ServeProcess]:
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed.
 
@@ -86,7 +87,7 @@ def serve_process(
     plain = ["--plain-asgi"] if PLAIN_ASGI and has_workers and not is_app else []
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
+            [sys.executable, "-c", program, command, *arguments, *plain, "--port", str(port)],
             cwd=directory,
             env={**os.environ, **(environment or {})},
             stdout=output,

@@ -312,7 +312,7 @@ async def test_a_running_answer_is_named_as_its_agent_names_it(chats: ChatStore)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30) as client:
         task = asyncio.ensure_future(say(client, "Hi"))
         await asyncio.wait_for(named_it.wait(), 30)
-        assert (await get(client, "/api/chat/c1/messages"))["running"] == {"messageId": "mine"}
+        assert (await get(client, "/api/chat/c1/messages"))["running"] == {"messageId": "mine", "attempt": 1}
         goes_on.set()
         await task
         assert (await get(client, "/api/chat/c1/messages"))["headId"] == "mine"

@@ -188,6 +188,7 @@ function Failure({ answers }: { answers: Answers }) {
 function State({ answers, kept }: { answers: Answers; kept: boolean }) {
   if (answers.failure !== undefined) return null;
   if (answers.resuming) return <Waiting text="The connection was lost. Reconnecting…" />;
+  if (answers.restarted) return <Waiting text="The server restarted. Continuing…" />;
   if (answers.waiting) return <Waiting text="Waiting for the answer…" />;
   if (!kept) {
     return (

@@ -114,10 +114,10 @@ export class FrameTap {
     return [502, 503, 504].includes(this.exchanges.at(-1)?.status ?? 0);
   }
 
-  /** Whether the server did not know the user who sent the last message. */
-  get isQuestionRefused(): boolean {
+  /** Whether the last request was one of the user, and no agent has got it: nobody answered, or nobody knew the user. */
+  get isUndelivered(): boolean {
     const { method, status } = this.exchanges.at(-1) ?? {};
-    return method === "POST" && status === 401;
+    return method === "POST" && (status === undefined || status === 401 || this.isServerAway);
   }
 
   subscribe = (listener: () => void): (() => void) => {

@@ -8,8 +8,11 @@ export interface LoadedChat {
   messages: UIMessage[];
   headId: string | null;
   siblings: Record<string, string[]>;
-  running: { messageId: string | null } | null;
+  /** `attempt`: how many processes have answered; older servers do not say it. */
+  running: { messageId: string | null; attempt?: number } | null;
   feedback: Record<string, unknown>;
+  /** How each answer ended. */
+  outcomes: Record<string, string>;
   /** The agent that answered last. */
   agent: string;
   version: number;
@@ -40,6 +43,17 @@ export class ServerChats {
       changed: Date.parse(updatedAt),
       stored: true,
     }));
+  }
+
+  /** The id of the last answer that the server knows of a chat, running or not; null if it knows none. */
+  async lastAnswer(id: string): Promise<string | null | undefined> {
+    try {
+      const response = await fetchAsUser(this.address(id));
+      if (response.status === 404) return null;
+      return response.ok ? ((await response.json()) as { messageId?: string }).messageId : undefined;
+    } catch {
+      return undefined;
+    }
   }
 
   async load(id: string): Promise<LoadedChat | undefined> {

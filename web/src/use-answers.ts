@@ -7,9 +7,9 @@ import { CLIENT_TOOLS } from "./client-tools";
 import { QUESTION } from "./components/question";
 import type { Question } from "./components/use-reading-place";
 import type { Rating } from "./components/message";
-import { failureOf, isNetworkError } from "./failures";
+import { failureOf, isNetworkError, isProxyError } from "./failures";
 import type { FrameTap } from "./frames";
-import { isOpenCall, isTool, isUnfinished, toolName, type Part, type ToolPart } from "./parts";
+import { isOpenCall, isTool, isUnfinished, textOf, toolName, type Part, type ToolPart } from "./parts";
 import type { LoadedChat, ServerChats } from "./server-chats";
 import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
@@ -18,6 +18,9 @@ import { useKept } from "./use-kept";
 import { useLatest } from "./use-latest";
 
 const MAXIMUM_TRIES = 8;
+
+/** How often a message that did not arrive is sent again by itself: something on the way may break at it. */
+const MAXIMUM_SENDINGS = 3;
 
 /** What a call says that ran when its answer was broken off; the server says the same. */
 const BROKEN_OFF = "The run was stopped before this tool finished.";
@@ -47,6 +50,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** Whether what it saved has another answer, which must not be overwritten. */
   const outdated = useRef(false);
   const [cutOff, setCutOff] = useState(false);
+  /** Whether the answer goes on in another process than the one that began it. */
+  const [restarted, setRestarted] = useState(false);
   /** Whether the answer is being stopped: its open calls wait for nobody. */
   const [stopped, setStopped] = useState(false);
   /** The answer that the user has stopped, by its id, or the question if its answer had not begun. */
@@ -70,6 +75,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** Whether an answer is expected: if there is none to resume, it was lost. */
   const expected = useRef(stored.running);
   const failures = useRef(0);
+  /** Whether the server could not be reached at the last try. */
+  const away = useRef(false);
+  /** Whether no agent may have got the last message, or the last answer to a call; and how often it was sent again. */
+  const undelivered = useRef(false);
+  const sendings = useRef(0);
+  /** The last answer when the user sent a message, by its id. */
+  const answerBefore = useRef<string>(undefined);
   /** How many requests the user has made: a resume that ends after a newer one says nothing about it. */
   const asked = useRef(0);
   /** Whether the page has the output of a call that was not sent yet: of a tool of its own, or an answer of the user. */
@@ -110,8 +122,9 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     // The hook of AI SDK 5 keeps the first function that it is given, so this one reads nothing but refs.
     onError: (error) => {
       failures.current += 1;
-      const away = isNetworkError(error) || (lostNow.current && tap.isServerAway);
-      const again = away && tries.current < MAXIMUM_TRIES;
+      away.current = isNetworkError(error) || (tap.isServerAway && (lostNow.current || isProxyError(error)));
+      undelivered.current ||= tap.isUndelivered;
+      const again = away.current && tries.current < MAXIMUM_TRIES;
       setLost(again);
       clearTimeout(timer.current);
       if (again) tryLater(resume);
@@ -156,9 +169,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (asked.current > askedBefore || continued.current !== continuedBefore) return;
     if (loaded && !loaded.running) {
       const shown = takeOver(loaded);
-      return conclude(expected.current && (shown.at(-1)?.role === "user" || isUnsent(shown, loaded.messages)));
+      const missing = expected.current && (shown.at(-1)?.role === "user" || isUnsent(shown, loaded.messages));
+      if (missing && (await neverArrived(shown, loaded))) return actionsNow.current?.sendAgain();
+      if (missing && shown.at(-1)?.role === "user") setMessages((current) => withHeld(current, heldNow.current));
+      return conclude(missing || isOnlyHere(shown, loaded.messages) || loaded.outcomes[shown.at(-1)?.id ?? ""] === "lost");
     }
     if (loaded) {
+      setRestarted((loaded.running?.attempt ?? 1) > 1);
       expected.current = true;
       continued.current = undefined;
     }
@@ -170,7 +187,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     await resumeStream();
     if (asked.current > askedBefore) return;
     const failed = failures.current > failuresBefore;
-    if (failed && lostNow.current) return; // the next try is planned
+    if (failed && (lostNow.current || away.current)) return; // the next try is planned, or the user's
+    if (!failed && !loaded && (await neverArrived(latest.current.chat.messages, undefined))) return actionsNow.current?.sendAgain();
     let replayed = false;
     const elsewhere = (loaded && (await endedMeanwhile())) ?? loadChat(id);
     // What has no answer to the approval that the user gave, which the server never got, is from before that.
@@ -184,6 +202,25 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       return expected.current && ended ? elsewhere.messages : withHeld(current, heldNow.current);
     });
     conclude(expected.current && !replayed && !failed && !ended);
+  }
+
+  /** Whether no agent has got what the user has sent while the server was away: it can be sent again. */
+  async function neverArrived(shown: UIMessage[], loaded: LoadedChat | undefined): Promise<boolean> {
+    if (!undelivered.current || sendings.current >= MAXIMUM_SENDINGS) return false;
+    if (loaded) return isUnsent(shown, loaded.messages);
+    // An answer that goes on has the id that it had before: nobody can tell whether the server has gone on with it.
+    if (shown.at(-1)?.role !== "user") return false;
+    const answered = await server.lastAnswer(id);
+    return answered === null || (answered !== undefined && answered === answerBefore.current);
+  }
+
+  /** Try to reach the server again, from the first try on. */
+  function reconnect(): void {
+    latest.current.chat.clearError();
+    tries.current = 0;
+    setCutOff(false);
+    setLost(true);
+    void resume();
   }
 
   /** End a resume. An answer that is missing is lost, unless another tab has only just asked for it. */
@@ -270,7 +307,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
     let shown = loaded.messages;
     latest.current.chat.setMessages((current) => {
-      const keeps = loaded.messages.length === 0 || (!anyway && isUnsent(current, loaded.messages));
+      const isNewer = isUnsent(current, loaded.messages) || isOnlyHere(current, loaded.messages);
+      const keeps = loaded.messages.length === 0 || (!anyway && isNewer);
       shown = keeps ? current : keepEqual(current, loaded.messages);
       return shown;
     });
@@ -281,14 +319,20 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     clearTimeout(timer.current);
     tries.current = 0;
     expected.current = false;
+    away.current = false;
+    undelivered.current = false;
     setLost(false);
+    setRestarted(false);
     setHeld(undefined);
     setWatching(false);
   }
 
   useEffect(() => {
     if (!isFirstShown(id)) void resume().then(() => setOpened(true)).then(runClientTools);
-    const again = () => lostNow.current && void resume();
+    const again = () => {
+      if (lostNow.current) void resume();
+      else if (away.current) reconnect();
+    };
     addEventListener("online", again);
     return () => {
       clearTimeout(timer.current);
@@ -296,6 +340,11 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     };
     // Once per chat: the component has the chat's id as its key.
   }, []);
+
+  useEffect(() => {
+    // The new answer has begun in the place of what was kept. A resume keeps it until its end: it may break again.
+    if (chat.status === "streaming" && !resuming.current) setHeld(undefined);
+  }, [chat.status]);
 
   const wasBusy = useRef(false);
   useEffect(() => {
@@ -321,6 +370,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const addOutputNow = useCallback(addOutput, []); // it reads nothing but refs
   const actions = useMemo(() => {
     type Hook = (typeof latest.current)["chat"];
+    const asContinued = (last: UIMessage | undefined) =>
+      JSON.stringify(last) === JSON.stringify(continued.current) ? last : undefined;
     /** Give the hook the messages that are shown, and send the request. `goesOn`: the answer that the request continues. */
     const ask = (what: (hook: Hook) => Promise<void>, goesOn?: UIMessage): void => {
       const { chat: hook, messages: shown } = latest.current;
@@ -333,6 +384,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       expected.current = true;
       picked.current = false;
       asked.current += 1;
+      sendings.current = 0;
+      answerBefore.current = shown.findLast(({ role }) => role === "assistant")?.id;
       told.current = false;
       outdated.current = false;
       hook.clearError();
@@ -357,11 +410,24 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
         setQuestions(({ number }) => ({ number: number + 1, after: undefined }));
         ask((hook) => hook.regenerate({ messageId: message.id }));
       },
-      /** Ask again for an answer that failed: after an approval that got no answer, from there on. */
+      /**
+       * Ask again for an answer that failed: after an approval that got no answer, from there on. What is there of the
+       * answer stays until the new one begins. A server that was away may still have it.
+       */
       tryAgain: () => {
+        if (away.current) return reconnect();
         const last = latest.current.messages.at(-1);
-        const goesOn = JSON.stringify(last) === JSON.stringify(continued.current) ? last : undefined;
-        ask((hook) => (goesOn ? hook.sendMessage() : hook.regenerate()), goesOn);
+        const goesOn = asContinued(last);
+        ask((hook) => {
+          if (!goesOn && last?.role === "assistant") setHeld(last);
+          return goesOn ? hook.sendMessage() : hook.regenerate();
+        }, goesOn);
+      },
+      /** Send what did not arrive: the last message, or the answer to a call. */
+      sendAgain: () => {
+        const [count, before] = [sendings.current + 1, answerBefore.current];
+        ask((hook) => hook.sendMessage(), asContinued(latest.current.messages.at(-1)));
+        [sendings.current, answerBefore.current] = [count, before];
       },
       approve: (approvalId: string, approved: boolean, reason?: string) =>
         void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved, reason }),
@@ -406,13 +472,14 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       },
     };
   }, [id, settings]);
+  const actionsNow = useRef<typeof actions>(undefined);
+  actionsNow.current = actions;
 
   const lastVisit = useRef(visit);
   useEffect(() => {
     if (lastVisit.current === visit) return;
     lastVisit.current = visit;
-    if (tap.isQuestionRefused) actions.tryAgain();
-    else void resume();
+    void resume();
   }, [visit]);
 
   const turn = lastQuestion(messages);
@@ -439,6 +506,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     stopped: !running && stoppedAnswer !== undefined && stoppedAnswer === messages.at(-1)?.id,
     /** Whether the address names a chat that neither the server nor this browser has. */
     unknown: opened && messages.length === 0 && chat.error === undefined && !isMadeHere(id),
+    /** Whether more of the answer comes from another process. */
+    restarted: restarted && running,
     resuming: lost && chat.status !== "streaming",
   };
 }
@@ -455,12 +524,23 @@ function isWorking(status: string): boolean {
 /** Whether the page has a question, or the answer to a call, that the server never got. */
 function isUnsent(before: UIMessage[], loaded: UIMessage[]): boolean {
   const [last, known] = [before.at(-1), loaded.at(-1)];
-  if (last?.role === "user") return before.length > loaded.length;
+  if (last?.role === "user") return before.length > loaded.length || !loaded.some((message) => isSameQuestion(message, last));
   if (last === undefined || last.id !== known?.id) return false;
   const open = new Set(known.parts.filter(isOpenCall).map((part) => part.toolCallId));
   return last.parts.some(
     (part) => isTool(part) && open.has(part.toolCallId) && part.state !== "output-error" && !isOpenCall(part),
   );
+}
+
+/** Whether the page has read some of an answer of which the server has nothing: its process died. */
+function isOnlyHere(shown: UIMessage[], loaded: UIMessage[]): boolean {
+  const [question, answer] = [shown.at(-2), shown.at(-1)];
+  return answer?.role === "assistant" && question?.role === "user" && loaded.at(-1)?.id === question.id;
+}
+
+/** An edit has the id of what it replaces. */
+function isSameQuestion(one: UIMessage, other: UIMessage): boolean {
+  return one.role === "user" && textOf(one) === textOf(other);
 }
 
 /** Whether an answer was broken off while this call ran. A question is not running: the answer ended with it. */

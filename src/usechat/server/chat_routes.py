@@ -124,7 +124,8 @@ class ChatRoutes:
         files = file_urls(request, self._path, chat_id)
         with_tree = _flag(request.query_params.get("tree"), "tree") or False
         loaded = await self._store.load(chat_id, owner=owner, tree=with_tree)
-        running = None if loaded.running is None else {"messageId": await self._running_id(loaded.running)}
+        claim = loaded.running
+        running = claim and {"messageId": await self._running_id(claim), "attempt": claim.attempt}
         messages: list[Any] = [files.write(message) for message in loaded.messages]
         if with_tree:
             messages = [{**row, "message": files.write(row["message"])} for row in loaded.tree]

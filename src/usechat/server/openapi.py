@@ -143,7 +143,10 @@ _CHAT_MESSAGES: Final = {
         "running": {
             "type": ["object", "null"],
             "description": "The answer that is running: resume to read it. It is not among the messages.",
-            "properties": {"messageId": {"type": "string"}},
+            "properties": {
+                "messageId": {"type": "string"},
+                "attempt": {"type": "integer", "description": "More than 1: a process died, another one goes on."},
+            },
         },
         "outcomes": {"type": "object", "additionalProperties": {"type": "string"}},
         "createdAt": {"type": "object", "additionalProperties": _TIME},
