@@ -97,6 +97,31 @@ graph TD
   A[
 ```
 """
+DRAWN_DIAGRAMS: Final = (
+    "sequenceDiagram\n  participant A as Ada\n  A->>+Bob: Hello Bob\n  alt fine\n    Bob-->>-A: Fine\n  else tired\n"
+    "    Bob-->>A: Tired\n  end\n  Note over A,Bob: They talk",
+    'stateDiagram-v2\n  state "It stands" as Still\n  [*] --> Still\n  Still --> [*] : off',
+    "classDiagram\n  class Animal {\n    +String name\n    +eat(food) bool\n  }\n  Animal <|-- Dog : is a",
+    "erDiagram\n  CUSTOMER }o--|| ORDER : places\n  ORDER {\n    int number PK\n  }",
+    'xychart-beta\n  title "Sales"\n  x-axis [jan, feb]\n  y-axis "Revenue" 0 --> 10\n  bar [5, 7]',
+)
+"""Diagrams that the page draws, with everything in them."""
+SOURCE_DIAGRAMS: Final = (
+    "sequenceDiagram\n  autonumber\n  A->>B: Hello",
+    "sequenceDiagram\n  A->>B: Hello\n  activate B",
+    "sequenceDiagram\n  loop daily\n  A->>B: Hello",
+    "sequenceDiagram\n  Web Server->>B: Hello",
+    "stateDiagram-v2\n  [*] --> Still\n  Still : It stands",
+    "stateDiagram-v2\n  [*] --> A\n  note right of A : A note",
+    "stateDiagram-v2\n  state fork <<fork>>\n  [*] --> fork",
+    'classDiagram\n  A --> B\n  note for A "A note"',
+    "classDiagram\n  class A {\n    +name: String\n  }",
+    'erDiagram\n  A {\n    int id PK "the id"\n  }',
+    "erDiagram\n  A ||--o{ B",
+    "xychart-beta\n  title Sales\n  bar [5, 7]",
+    'pie\n  "Dogs" : 3',
+)
+"""Diagrams of which the page would lose a line."""
 SECTION: Final = """
 
 ## Section NUMBER
@@ -141,6 +166,10 @@ TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
 DOLLARS: Final = r"""Let $x$ be small and $a_1 + b^2 = \frac{1}{2}$.
 
 It costs $5 here and $6 there, or $7-$8, and $HOME is set.
+
+Say $user_name$ or $API_KEY=abc$, pay $10 (tip = 2) and 5$ more, or $5 < price <= 20$, then kill $$ and echo $$.
+
+Then $x_{max} < \text{the limit}$ and $$ E = mc^2 $$ hold.
 
 `$y$` stays.
 """
@@ -242,6 +271,12 @@ def _saying(text: str) -> Callable[[Turn], Said]:
         yield text
 
     return say
+
+
+async def _diagrams(turn: Turn) -> Said:
+    """Diagrams of many kinds, each in a fence: those that are drawn, or those that are shown as source."""
+    for diagram in DRAWN_DIAGRAMS if "drawn" in turn.text else SOURCE_DIAGRAMS:
+        yield f"```mermaid\n{diagram}\n```\n\n"
 
 
 async def _drawn(_turn: Turn) -> Said:
@@ -564,6 +599,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "count": _count,
     "deep": _saying(DEEP),
     "diagram": _saying(DIAGRAM),
+    "diagrams": _diagrams,
     "document": _saying(DOCUMENT),
     "dollars": _saying(DOLLARS),
     "drawn": _drawn,

@@ -99,7 +99,7 @@ def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: s
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow).to_contain_text("usechat-guide paused")
     expect(flow.locator(".node.running")).to_have_count(0)
-    expect(page.get_by_role("separator", name="Speaker: clerk")).to_be_visible()
+    expect(page.get_by_role("separator", name="Speaker: Clerk")).to_be_visible()
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_text(text)).to_be_visible()
     wait_until_idle(page)

@@ -14,7 +14,7 @@ def test_three_nodes_with_dividers_in_order(open_page: OpenPage) -> None:
     ask(page, "flow please")
     expect(page.get_by_text("Words of write")).to_be_visible()
     wait_until_idle(page)
-    assert page.get_by_label("Assistant").get_by_role("separator").all_inner_texts() == ["plan", "research", "write"]
+    assert page.get_by_label("Assistant").get_by_role("separator").all_inner_texts() == ["Plan", "Research", "Write"]
 
 
 def test_the_diagram_shows_nodes_states_and_durations(open_page: OpenPage) -> None:
@@ -23,21 +23,21 @@ def test_the_diagram_shows_nodes_states_and_durations(open_page: OpenPage) -> No
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow.locator(".node.running")).to_have_count(1)
     go_on(page)
-    expect(flow).to_contain_text("three-nodes complete")
+    expect(flow).to_contain_text("Three nodes complete")
     expect(flow.locator(".node.done")).to_have_count(3)
     expect(flow.locator(".edge.fired")).to_have_count(2)
     expect(flow.locator(".edge.loop")).to_have_count(1)
-    assert flow.locator(".node-label").all_text_contents() == ["plan", "research", "write"]
+    assert flow.locator(".node-label").all_text_contents() == ["Plan", "Research", "Write"]
     expect(flow.locator(".node-detail").first).to_have_text("done · 150 ms")
     page.reload()
-    expect(flow).to_contain_text("three-nodes complete")
+    expect(flow).to_contain_text("Three nodes complete")
 
 
 def test_thirty_nodes_beside_and_below_each_other_and_one_that_failed(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "parallel please")
     flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("thirty-nodes failed")
+    expect(flow).to_contain_text("Thirty nodes failed")
     expect(flow.locator(".node.complete")).to_have_count(29)
     expect(flow.locator(".node.failed")).to_have_count(1)
     expect(flow.locator(".edge.fired")).to_have_count(42)
@@ -62,9 +62,9 @@ def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: 
     ask(page, "parallel please")
     expect(page.get_by_role("alert")).to_be_visible()
     text = page.get_by_label("Assistant").inner_text()
-    assert re.findall(r"^(plan|search-\d+|Look|For: [\w-]+|Words of [\w-]+)", text, re.MULTILINE)[:8] == [
-        *("plan", "Look", "For: plan", "Words of plan"),  # the name of the tool, and what it looks for
-        *("search-0", "Look", "For: search-0", "Words of search-0"),
+    assert re.findall(r"^(Plan|Search \d+|Look|For: [\w-]+|Words of [\w-]+)", text, re.MULTILINE)[:8] == [
+        *("Plan", "Look", "For: plan", "Words of plan"),  # the name of the tool, and what it looks for
+        *("Search 0", "Look", "For: search-0", "Words of search-0"),
     ]
     expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)
 

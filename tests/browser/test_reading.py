@@ -8,11 +8,14 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.agent import DOCUMENT, LONG_CODE, PICTURE
+from tests.browser.agent import DOCUMENT, DRAWN_DIAGRAMS, LONG_CODE, PICTURE, SOURCE_DIAGRAMS
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.markdown_texts import DEEP
 from tests.conformance.served import eventually
+
+SYNTAX = {"Note", "Still", "as", "axis", "bar", "class", "else", "end", "over", "participant", "state", "title"}
+"""Words of diagrams that are not drawn: the name of a state has a label in its place."""
 
 
 def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
@@ -381,6 +384,22 @@ def test_a_flowchart_is_drawn_as_it_is_written_or_shown_as_source(open_page: Ope
     assert first.keys() == {"A", "B", "Sea; sky", "maybe"}
     assert second["Start"] < second["Fine?"] < second["Done"]
     expect(page.get_by_label("Code: mermaid")).to_have_text("graph TD\n  A[", use_inner_text=True)
+
+
+def test_a_diagram_of_any_kind_is_drawn_with_all_its_lines_or_shown_as_source(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "diagrams drawn")
+    wait_until_idle(page)
+    images = page.get_by_role("img", name="Diagram:")
+    expect(images).to_have_count(len(DRAWN_DIAGRAMS))
+    for source, image in zip(DRAWN_DIAGRAMS, images.all(), strict=True):
+        drawn = re.sub(r"<[^>]*>", " ", re.sub(r"<style.*?</style>", "", unquote(str(image.get_attribute("src")))))
+        words = set(re.findall(r"[^\W\d_]{2,}", source.partition("\n")[2])) - SYNTAX
+        assert {word for word in words if word not in drawn} == set()
+    ask(page, "diagrams that are source")
+    wait_until_idle(page)
+    expect(page.get_by_label("Code: mermaid")).to_have_text(list(SOURCE_DIAGRAMS), use_inner_text=True)
+    expect(images).to_have_count(len(DRAWN_DIAGRAMS))
 
 
 def labels_of(address: str) -> list[tuple[str, float]]:

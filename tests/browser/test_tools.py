@@ -110,8 +110,12 @@ def test_a_formula_between_single_dollars_is_drawn_and_a_price_is_not(open_page:
     ask(page, "dollars please")
     wait_until_idle(page)
     answer = page.get_by_label("Assistant")
-    expect(answer.locator("annotation")).to_have_text(["x", r"a_1 + b^2 = \frac{1}{2}"])
+    expect(answer.locator("annotation")).to_have_text(
+        ["x", r"a_1 + b^2 = \frac{1}{2}", r"x_{max} < \text{the limit}", "E = mc^2"]
+    )
     expect(answer.get_by_text("It costs $5 here and $6 there, or $7-$8, and $HOME is set.")).to_be_visible()
+    names, prices = "$user_name$ or $API_KEY=abc$", "$10 (tip = 2) and 5$ more, or $5 < price <= 20$"
+    expect(answer.get_by_text(f"Say {names}, pay {prices}, then kill $$ and echo $$.")).to_be_visible()
     expect(answer.locator("code")).to_have_text("$y$")
 
 

@@ -470,6 +470,6 @@ def test_the_flow_is_a_sheet_that_a_tap_above_it_closes(open_page: OpenPage, add
     sheet = page.get_by_role("complementary", name="Flow")
     expect(sheet).to_be_hidden()
     tap(page, "Flow")
-    expect(sheet).to_contain_text(re.compile("three-nodes complete"))
+    expect(sheet).to_contain_text(re.compile("Three nodes complete"))
     page.touchscreen.tap(195, 100)
     expect(sheet).to_be_hidden()

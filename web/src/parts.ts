@@ -1,5 +1,5 @@
 import type { DynamicToolUIPart, ToolUIPart, UIMessage } from "ai";
-import { asTitle } from "./words";
+import { asName, asTitle } from "./words";
 
 export type Part = UIMessage["parts"][number];
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
@@ -35,8 +35,11 @@ export function textOf(message: UIMessage): string {
   return message.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n");
 }
 
-/** The speaker of a part, where the server names it: a node of a flow, or an agent that `data-agent` introduces. */
-export function speakerOf(part: Part): string | undefined {
+/**
+ * The speaker of a part, where the server names it: a node of a flow, which has a label, or an agent that `data-agent`
+ * introduces.
+ */
+export function speakerOf(part: Part, labels: Map<string, string>): string | undefined {
   if (part.type === "data-agent") return nameIn(part.data);
   const metadata =
     "providerMetadata" in part
@@ -45,12 +48,12 @@ export function speakerOf(part: Part): string | undefined {
         ? part.callProviderMetadata
         : undefined;
   const node = metadata?.["openHarness"]?.["nodeId"];
-  return typeof node === "string" ? node : undefined;
+  return typeof node === "string" ? (labels.get(node) ?? asTitle(node)) : undefined;
 }
 
 function nameIn(data: unknown): string | undefined {
   const name = typeof data === "object" && data !== null && "name" in data ? data.name : undefined;
-  return typeof name === "string" ? name : undefined;
+  return typeof name === "string" ? asName(name) : undefined;
 }
 
 /** Show any value; a tool's input is undefined between its start and its first delta. */

@@ -10,6 +10,11 @@ export function asTitle(name: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1) || name;
 }
 
+/** A name that may be one of a program, which then is in words: "Party planner" stays, `party_planner` does not. */
+export function asName(name: string): string {
+  return /^[a-z][\w.:/-]*$/.test(name) ? asTitle(name) : name;
+}
+
 /** A simple value as a person would write it. */
 export function asText(value: unknown): string {
   if (typeof value === "boolean") return value ? "Yes" : "No";

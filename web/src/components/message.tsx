@@ -2,6 +2,7 @@ import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } fro
 import type { UIMessage } from "ai";
 import { Fragment, memo, useState, type ReactNode } from "react";
 import { CLIENT_TOOLS } from "../client-tools";
+import { nodeLabels } from "../flow/graph";
 import { isData, isTool, isUnfinished, speakerOf, textOf, toolName, type Part, type ToolPart } from "../parts";
 import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
@@ -430,9 +431,10 @@ function speakerDividers(parts: Part[]): (string | undefined)[] {
   const dividers: (string | undefined)[] = parts.map(() => undefined);
   let current: string | undefined;
   let step: number | undefined;
+  const labels = nodeLabels(parts);
   parts.forEach((part, index) => {
     if (part.type === "step-start") step = index;
-    const speaker = speakerOf(part);
+    const speaker = speakerOf(part, labels);
     // What is drawn before somebody is named was said by the speaker before.
     if (speaker === undefined && isDrawn(part)) step = undefined;
     if (speaker === undefined) return;

@@ -1,5 +1,6 @@
 import type { UIMessage } from "ai";
-import { isData } from "../parts";
+import { isData, type Part } from "../parts";
+import { asName, asTitle } from "../words";
 
 export interface FlowNode {
   id: string;
@@ -33,15 +34,27 @@ interface NodeStatus {
   durationMs?: number;
 }
 
+interface Graph {
+  nodes: ({ id: string; label?: string; ui?: { label?: string } } | string)[];
+  edges: { from: string; to: string }[];
+}
+
+/** What people call the nodes of a flow, by id: their labels, or their ids in words. */
+export function nodeLabels(parts: Part[]): Map<string, string> {
+  const graph = parts.findLast((part) => part.type === "data-flow-graph");
+  const nodes = graph && isData(graph) ? ((graph.data as Partial<Graph> | null)?.nodes ?? []) : [];
+  return new Map(
+    nodes.map((node) => (typeof node === "string" ? [node, asTitle(node)] : [node.id, node.label || node.ui?.label || asTitle(node.id)])),
+  );
+}
+
 /** Build the flow diagram from the data parts of the last message that has one; undefined if there is none. */
 export function flowOf(messages: UIMessage[]): Flow | undefined {
   const message = messages.findLast((each) => each.parts.some((part) => part.type === "data-flow-graph"));
   if (!message) return undefined;
   const dataOf = (type: string) => message.parts.flatMap((part) => (isData(part) && part.type === type ? [part.data] : []));
-  const graph = dataOf("data-flow-graph").at(-1) as {
-    nodes: ({ id: string; label?: string; ui?: { label?: string } } | string)[];
-    edges: { from: string; to: string }[];
-  };
+  const graph = dataOf("data-flow-graph").at(-1) as Graph;
+  const labels = nodeLabels(message.parts);
   const state = dataOf("data-flow-status").at(-1) as { status?: string; flowName?: string } | undefined;
   const invocations = dataOf("data-node-status") as NodeStatus[];
   const fired = dataOf("data-edge") as { from: string; to: string }[];
@@ -56,7 +69,7 @@ export function flowOf(messages: UIMessage[]): Flow | undefined {
   );
   const columns = new Map<number, number>();
   return {
-    name: state?.flowName ?? "Flow",
+    name: asName(state?.flowName ?? "Flow"),
     status: state?.status ?? "running",
     nodes: nodes.map((node) => {
       const runs = invocations.filter((run) => run.nodeId === node.id);
@@ -65,7 +78,7 @@ export function flowOf(messages: UIMessage[]): Flow | undefined {
       columns.set(layer, column + 1);
       return {
         id: node.id,
-        label: ("label" in node && node.label) || ("ui" in node && node.ui?.label) || node.id,
+        label: labels.get(node.id) ?? node.id,
         status: runs.at(-1)?.status ?? "pending",
         runs: runs.length,
         durationMs: runs.at(-1)?.durationMs,
