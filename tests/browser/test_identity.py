@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, hold_the_next, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.conformance.served import Served
@@ -107,6 +107,20 @@ def test_before_the_script_arrives_the_frame_of_the_page_is_there(open_page: Ope
     assert box is not None
     assert abs(box["x"] - place["x"]) <= 2
     assert abs(box["width"] - place["width"]) <= 2
+
+
+def test_the_first_paint_waits_for_no_script(
+    open_page: OpenPage, served: Served, request: pytest.FixtureRequest
+) -> None:
+    """How long it takes depends on the machine: it is measured, and stands in the report."""
+    page = open_page()
+    held = hold_the_next(page, "**/assets/index-*.js")
+    page.goto(f"http://127.0.0.1:{served.port}/chat/", wait_until="commit")
+    first_paint = page.wait_for_function("() => performance.getEntriesByName('first-paint')[0]?.startTime")
+    request.node.user_properties.append(("first paint, in milliseconds", round(first_paint.json_value())))
+    assert held != [], "the script has not arrived"
+    held[0].continue_()
+    expect(page.locator("#prompt")).to_be_visible()
 
 
 def test_at_most_250_kilobytes_of_script_are_loaded_before_the_first_message(open_page: OpenPage) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.browser.agent import answer
 from tests.browser.chatting import ask, chat_id, expect, go_on, hold_the_next, stored, wait_until_idle
@@ -78,7 +79,7 @@ def server(tmp_path: Path) -> Restarting:
 
 @pytest.fixture(params=[True, False], ids=["stored", "kept here"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    kept = {"chats": MemoryChats(), "authorize": everyone_is_ada} if request.param else {}
+    kept: dict[str, Any] = {"chats": MemoryChats(), "authorize": everyone_is_ada} if request.param else {}
     with page_served(answer, **kept) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
@@ -175,7 +176,12 @@ def test_the_first_message_and_an_edit_are_sent_when_the_network_is_back(open_pa
 def test_a_message_that_breaks_the_connection_each_time_is_not_sent_for_ever(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
     sent: list[str] = []
-    page.route("**/api/chat", lambda route: (sent.append(route.request.method), route.abort())[1])
+
+    def refuse(route: Route) -> None:
+        sent.append(route.request.method)
+        route.abort()
+
+    page.route("**/api/chat", refuse)
     ask(page, "hello there")
     expect(page.get_by_role("alert")).to_be_visible()
     assert len(sent) == 4, "once, and three times again"

@@ -129,7 +129,7 @@ def test_an_answer_that_was_stopped_says_so_and_is_regenerated(open_page: OpenPa
 @pytest.mark.parametrize("stores", [True, False], ids=["stored", "here"])
 @pytest.mark.parametrize("arrives", [True, False], ids=["sent", "on its way"])
 def test_an_answer_that_was_stopped_before_it_began_says_so(open_page: OpenPage, stores: bool, arrives: bool) -> None:
-    kept = {"chats": MemoryChats(), "authorize": everyone_is_ada} if stores else {}
+    kept: dict[str, Any] = {"chats": MemoryChats(), "authorize": everyone_is_ada} if stores else {}
     with page_served(answer, **kept) as served:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/")
         if not arrives:

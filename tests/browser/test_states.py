@@ -18,7 +18,7 @@ from usechat.demo.app import SUGGESTIONS
 
 Show = Callable[[Page], None]
 SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "desktop": {"viewport": {"width": 1280, "height": 860}},
+    "desktop": {"viewport": {"width": 1440, "height": 900}},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
 
