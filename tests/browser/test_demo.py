@@ -32,7 +32,7 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
     expect(page.locator(".sources a").first).to_be_visible()
     wait_until_idle(page)
     flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("usechat-guide complete")
+    expect(flow).to_contain_text("Usechat guide complete")
     quoted, cited = (page.locator(each).evaluate_all(_ADDRESSES) for each in (".markdown a", ".sources a"))
     assert quoted == cited
     assert f"{demo.url}/docs/resume.md#resume-and-stop" in quoted
@@ -97,13 +97,13 @@ def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: s
     page = open_page(f"{demo.url}/")
     ask(page, "Please delete my notes")
     flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("usechat-guide paused")
+    expect(flow).to_contain_text("Usechat guide paused")
     expect(flow.locator(".node.running")).to_have_count(0)
     expect(page.get_by_role("separator", name="Speaker: Clerk")).to_be_visible()
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_text(text)).to_be_visible()
     wait_until_idle(page)
-    expect(flow).to_contain_text("usechat-guide complete")
+    expect(flow).to_contain_text("Usechat guide complete")
     expect(flow).not_to_contain_text("running")
 
 
@@ -186,7 +186,7 @@ def test_two_nodes_of_a_flow_are_drawn_side_by_side(open_page: OpenPage, demo: S
     page = open_page(f"{demo.url}/")
     card(page, "Show a flow with two parallel nodes").click()
     flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("party-planner complete")
+    expect(flow).to_contain_text("Party planner complete")
     expect(flow.locator(".node.complete")).to_have_count(3)
     diagram = flow.get_by_role("group", name="Diagram")
     assert diagram.evaluate("box => box.scrollWidth <= box.clientWidth"), "both nodes are in sight"
