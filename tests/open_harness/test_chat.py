@@ -227,7 +227,7 @@ async def test_a_flow_between_two_turns_is_stopped_when_its_answer_is_wanted_ane
     [
         ({"type": "tool-choose", "state": "output-available", "output": "tea"}, "tea"),
         ({"type": "tool-choose", "state": "output-available", "output": ["tea", 2]}, '["tea",2]'),
-        ({"type": "tool-choose", "state": "output-available", "output": ["half: \ud83d"]}, r'["half: \ud83d"]'),
+        ({"type": "tool-choose", "state": "output-available", "output": ["half: \ud83d"]}, '["half: \ufffd"]'),
         ({"type": "tool-approve", "state": "approval-responded", "approval": {"id": "q", "approved": True}}, "yes"),
         ({"type": "tool-approve", "state": "approval-responded", "approval": {"id": "q", "approved": False}}, "no"),
         (
