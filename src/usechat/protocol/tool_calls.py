@@ -322,7 +322,8 @@ class ToolCalls:
         step = last_step(message["parts"]) if tool_parts else []
         for part in tool_parts_of({"parts": step}):
             call = self._by_wire_id[part["toolCallId"]]
-            call.at_page = call.state is ToolState.INPUT_AVAILABLE and not call.by_provider
+            is_asked_about = call.by_provider or call.approval_id is not None
+            call.at_page = call.state is ToolState.INPUT_AVAILABLE and not is_asked_about
             self.place(call.wire_id)
 
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:

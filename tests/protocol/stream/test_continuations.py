@@ -212,6 +212,14 @@ def test_a_call_that_the_page_has_left_open_stays_in_one_step_with_the_next_ques
     ], "the page posts when both are answered"
 
 
+def test_a_call_that_the_page_was_asked_about_is_left_by_the_next_question() -> None:
+    question = {"approvalId": "a1", "toolCallId": "run", "toolName": "rm", "input": {}}
+    asked = {**part_of("output-available", "a1", output={"approved": True}), "type": "tool-approval", "input": question}
+    stream = MessageStream(sdk="7", continues=continued(part_of("input-available", "run"), asked))
+    new_chunks = [*stream.send(p.Step(leaves_calls=True)), *stream.send(p.ToolCall("q", "ask", {}))]
+    assert [type(chunk) for chunk in new_chunks] == [StartChunk, StartStepChunk, ToolInputAvailableChunk]
+
+
 def test_an_open_call_of_an_earlier_step_holds_no_step() -> None:
     message = continued(part_of("input-available", "loc"), {"type": "step-start"}, {"type": "text", "text": "a"})
     out = send([p.ToolCall("c2", "t", lane="x"), p.Text("b", lane="y"), p.ToolResult("c2", 1)], continues=message)
