@@ -6,6 +6,7 @@ from pathlib import Path
 from scripts.generate_docs import pages
 from tests.browser.building import HERE as FRONT_ENDS
 from tests.browser.building import install
+from tests.conformance.judge import NODE_DIRECTORY
 from tests.conformance.tsc import complaints
 
 BLOCK = re.compile(r"^```tsx?\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -46,4 +47,13 @@ def test_every_block_is_compiled_without_a_complaint(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     install(FRONT_ENDS / "assistant-ui")
-    assert complaints(tmp_path, *files, more_packages=FRONT_ENDS / "assistant-ui" / "node_modules") == ""
+    packages = [FRONT_ENDS / "assistant-ui" / "node_modules", alone(tmp_path / "alone", "@ai-sdk/workflow")]
+    assert complaints(tmp_path, *files, more_packages=packages) == ""
+
+
+def alone(folder: Path, name: str) -> Path:
+    """Link a package into a folder without those that it brings: it uses the page's `ai`, as npm installs it there."""
+    (folder / name).mkdir(parents=True)
+    for part in ("package.json", "dist"):
+        (folder / name / part).symlink_to(NODE_DIRECTORY / "node_modules" / name / part)
+    return folder

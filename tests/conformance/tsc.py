@@ -1,6 +1,7 @@
 """The real TypeScript compiler, with the packages of the page."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.generate_docs import ROOT
@@ -13,12 +14,12 @@ OPTIONS = (
 )
 
 
-def complaints(directory: Path, *names: str, more_packages: Path | None = None) -> str:
+def complaints(directory: Path, *names: str, more_packages: Sequence[Path] = ()) -> str:
     """Return what the compiler says about files in a directory.
 
-    ``more_packages`` are those of another page; both use the types of the same React.
+    ``more_packages`` are folders of those of other pages; all use the types of the same React.
     """
-    _link(directory / "node_modules", [MODULES, *([] if more_packages is None else [more_packages])])
+    _link(directory / "node_modules", [MODULES, *more_packages])
     command = [node_binary(), str(MODULES / "typescript" / "bin" / "tsc"), *OPTIONS.split(), *names]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=280)
     return done.stdout + done.stderr
