@@ -477,6 +477,9 @@ class ToolCalls:
 
     def call(self, part: parts.ToolCall) -> list[Chunk]:
         """Complete the input. A call that is announced twice is one call."""
+        known = self._calls.get(part.tool_call_id)
+        if known is not None and known.closed and EXECUTOR in (provider_metadata(part.provider_metadata) or {}):
+            return []  # a stream that is written again asks about a call that was denied in the new one
         return self._available(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _available(self, call: Call, part: parts.ToolCall) -> list[Chunk]:

@@ -196,6 +196,17 @@ def test_text_beside_a_call_that_an_earlier_turn_left_open_stays_in_its_step() -
     assert out[1:] == [ToolOutputAvailableChunk("c1", 1), *text("1", "Done."), FinishChunk("tool-calls")]
 
 
+def test_a_denied_call_that_another_stream_says_to_run_itself_is_no_second_call() -> None:
+    message = continued(part_of("output-denied", approval={"id": "a1", "approved": False}, providerExecuted=True))
+    again = p.ToolCall(
+        "c1", "rm", {}, provider_executed=False, provider_metadata={"usechat": {"providerExecuted": True}}
+    )
+    new_chunks = send([again, p.ApprovalRequest("a2", "c1")], continues=message)
+    assert [
+        chunk for chunk in new_chunks if isinstance(chunk, ToolInputAvailableChunk | ToolApprovalRequestChunk)
+    ] == []
+
+
 def test_a_call_that_the_page_has_left_open_stays_in_one_step_with_the_next_question() -> None:
     message = continued(part_of("input-available", "run"), {"type": "step-start"}, part_of("input-available", "asked"))
     stream = MessageStream(sdk="7", continues=message)
