@@ -106,7 +106,7 @@ def _take(browser: Browser, address: str, name: str) -> None:
     page.goto(address)
     ask(page, name)
     if name == RUNNING:
-        expect(page.get_by_label("Assistant")).to_contain_text("weather")
+        expect(page.get_by_label("Assistant")).to_contain_text("Weather")
     else:
         expect(page.get_by_role("button", name="Send")).to_be_visible()
     _open_details(page, name)
