@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,20 @@ def test_one_agent_of_several_may_be_unable_to_go_on(caplog: pytest.LogCaptureFi
     ChatApp({"far": Relay(), "near": agent}, chats=SqlChats("chats.db"), settings=CONSENT)
     [record] = [each for each in caplog.records if "far" in each.getMessage()]
     assert record.getMessage() == "after_crash='continue' has no effect on these agents: far"
+
+
+async def test_an_agent_that_is_unable_to_go_on_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = ChatApp({"far": Relay(), "near": agent}, chats=SqlChats(str(tmp_path / "chats.db")), settings=CONSENT)
+    events = iter(["startup", "shutdown"])
+
+    async def receive() -> Any:
+        return {"type": f"lifespan.{next(events)}"}
+
+    async def send(_message: Any) -> None:
+        """Nobody looks."""
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+    assert len([each for each in caplog.records if "far" in each.getMessage()]) == 1
 
 
 def make() -> Relay:

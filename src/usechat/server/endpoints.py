@@ -422,8 +422,9 @@ class Endpoints:
 
     async def start(self) -> None:
         """Open the agents and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
+        unable = self._agents.unable_to_continue
         await self._agents.open_all()
-        if self.settings.after_crash in ("continue", "ask"):
+        if self.settings.after_crash in ("continue", "ask") and self._agents.unable_to_continue != unable:
             self._check_agents(self.settings.after_crash)
         if self.store.is_shared:
             self._agents.warn_of_process_memory()
