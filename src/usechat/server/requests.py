@@ -50,6 +50,7 @@ __all__ = [
     "read_body",
     "read_request",
     "release_of",
+    "repeated",
 ]
 
 
@@ -103,6 +104,7 @@ async def allow_all(_request: Request, _chat_id: str, _action: Action) -> Identi
     return Identity("")
 
 
+_REPEATED: Final = 200
 _NO_TEXT: Final = re.compile("[\\0\\ud800-\\udfff]")
 
 
@@ -220,6 +222,11 @@ def _check_type(request: Request, origins: Collection[str]) -> None:
 def address_of(connection: HTTPConnection) -> str:
     """Return the address of a client, which a Unix socket without a proxy does not have."""
     return connection.client.host if connection.client else "an unknown address"
+
+
+def repeated(header: str) -> str:
+    """Return what a sentence or the log repeats of a header: its beginning."""
+    return header[:_REPEATED]
 
 
 def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:

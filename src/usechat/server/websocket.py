@@ -32,7 +32,7 @@ from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
 from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
 from usechat.server.rare_lines import RareLines
-from usechat.server.requests import IN_LOOP, address_of, is_welcome
+from usechat.server.requests import IN_LOOP, address_of, is_welcome, repeated
 
 __all__ = [
     "ChatSockets",
@@ -186,9 +186,6 @@ _UNKNOWN_SECONDS: Final = 10.0
 _UNKNOWN_SOCKETS: Final = 16
 """How many sockets one address may have open whose clients are unknown."""
 
-_LONGEST: Final = 200
-"""Characters of a header that the log repeats."""
-
 _GOODBYE: Final = 5.0
 """Seconds that a client which is disconnected gets to take the last frame."""
 
@@ -227,7 +224,7 @@ class ChatSockets:
             await self._refuse(
                 websocket,
                 403,
-                f"the page is at {str(origin)[:_LONGEST]}, the server at {host[:_LONGEST]}. Let your proxy pass the"
+                f"the page is at {repeated(str(origin))}, the server at {repeated(host)}. Let your proxy pass the"
                 " Host header on, or allow the origin (--cors, Settings.websocket_origins)",
             )
             return

@@ -3,20 +3,16 @@
 import ipaddress
 import logging
 from collections.abc import Sequence
-from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
 from usechat.errors import ForeignOrigin
 from usechat.server.rare_lines import RareLines
-from usechat.server.requests import Action, address_of
+from usechat.server.requests import Action, address_of, repeated
 from usechat.turn import Identity
 
 __all__ = ["LocalPagesOnly", "is_loopback_host"]
-
-_LONGEST: Final = 200
-"""Characters of a header that a sentence repeats."""
 
 
 class LocalPagesOnly:
@@ -48,12 +44,12 @@ class LocalPagesOnly:
             raise self._refusal(
                 request,
                 "host",
-                f"This server answers on this machine only, not as {host[:_LONGEST]}: it has no authentication. Start"
+                f"This server answers on this machine only, not as {repeated(host)}: it has no authentication. Start"
                 " it with --auth, or allow the origin of its page with --cors.",
             )
         origin = request.headers.get("origin")
         if origin and origin not in self._origins and not is_loopback_host(_host_of(origin)):
-            sentence = f"Pages of {origin[:_LONGEST]} may not use this server. Allow the origin with --cors."
+            sentence = f"Pages of {repeated(origin)} may not use this server. Allow the origin with --cors."
             raise self._refusal(request, "origin", sentence)
 
     def _refusal(self, request: HTTPConnection, reason: str, sentence: str) -> ForeignOrigin:
