@@ -715,7 +715,7 @@ makes one: def context(turn): return Visitor(name=…)
         )
     if required[0].kind is inspect.Parameter.KEYWORD_ONLY:
         return lambda turn: context(**{required[0].name: turn})
-    return lambda turn: context(turn)  # noqa: PLW0108 (a class would be taken for one that was not looked at)
+    return lambda turn: context(turn)  # noqa: PLW0108 (the class itself would be looked at again)
 
 
 def _required_parameters(function: Any) -> list[inspect.Parameter]:

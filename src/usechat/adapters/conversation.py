@@ -226,9 +226,9 @@ def history(turn: Turn) -> list[ModelMessage]:
 def messages_for_model(messages: Iterable[UIMessage]) -> list[ModelMessage]:
     """Return messages of a chat as model messages that no provider rejects.
 
-    Questions that were asked while the agent ran are left out, since no model has made these calls, and what agents
-    said that worked for a tool, since its result tells what they found. Half an emoji (a
-    lone surrogate), which no encoder takes, is replaced.
+    Questions that were asked while the agent ran are left out, since no model has made these calls. So is what agents
+    said while they worked for a tool: its result tells what they found. Half an emoji (a lone surrogate), which no
+    encoder takes, is replaced.
     """
     return repair_messages(model_messages(_without_sub_agents(without_asked(encodable(list(messages))))))
 

@@ -745,8 +745,8 @@ def next_messages(state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = 
         return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
     questions = {message["id"]: message for message in turn.messages if message["role"] == "user"}
-    kept = [_in_turn(message, questions.get(message.id or "")) for message in _kept(state, turn)]
-    messages = [*_closed(kept, outputs), *_new_message(turn)]
+    earlier = [_in_turn(message, questions.get(message.id or "")) for message in _kept(state, turn)]
+    messages = [*_closed(earlier, outputs), *_new_message(turn)]
     if is_saved and messages[: len(state)] == list(state):
         return messages[len(state) :]
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *messages]
