@@ -16,6 +16,7 @@ __all__ = [
     "expect_copied",
     "go_on",
     "hold_the_next",
+    "settle",
     "sign_in",
     "stored",
     "text_file",
@@ -52,6 +53,11 @@ def wait_until_idle(page: Page) -> None:
     The page shows what the hook has every 50 ms and keeps it after that. Its timers fire in their order.
     """
     expect(page.get_by_role("button", name="Send")).to_be_visible()
+    settle(page)
+
+
+def settle(page: Page) -> None:
+    """Let the timers of the page run: what a dialog shows is visible before it hears a tap beside it."""
     for _ in range(2):
         page.evaluate("() => new Promise((done) => setTimeout(done, 100))")
 

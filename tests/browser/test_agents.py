@@ -70,6 +70,7 @@ def test_the_picker_works_by_keyboard_and_touches_no_edge_on_a_phone(open_page: 
     assert serious_findings(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitemradio", name="coder")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Agent: coder")).to_be_visible()
     expect(page.get_by_text("Writes code.")).to_be_visible()

@@ -6,7 +6,7 @@ import re
 from playwright.sync_api import BrowserContext
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, delete_chat, expect, wait_until_idle
+from tests.browser.chatting import ask, delete_chat, expect, settle, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 
 
@@ -153,6 +153,7 @@ def test_a_tap_beside_the_drawer_closes_it(open_page: OpenPage) -> None:
     expect(chats).to_be_hidden()
     page.get_by_role("button", name="Chats").click()
     expect(chats).to_be_visible()
+    settle(page)
     page.mouse.click(370, 400)
     expect(chats).to_be_hidden()
 

@@ -20,10 +20,13 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
+HAS_THE_FOCUS = "element => new Promise(done => setTimeout(() => done(element === document.activeElement)))"
+
+
 def reach(page: Page, element: Locator, key: str = "Shift+Tab") -> None:
-    """Go from one element to the next until this one has the focus."""
+    """Go from one element to the next until this one has the focus. A menu moves it with a timer."""
     for _ in range(60):
-        if element.evaluate("element => element === document.activeElement"):
+        if element.evaluate(HAS_THE_FOCUS):
             return
         page.keyboard.press(key)
     raise AssertionError(f"{key} does not reach {element}")

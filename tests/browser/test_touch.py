@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page
 
 from tests.browser.agent import MARKDOWN, PICTURE, answer
-from tests.browser.chatting import expect, expect_copied, text_file, wait_until_idle
+from tests.browser.chatting import expect, expect_copied, settle, text_file, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import expect_no_loss, wait_for_the_count
 from tests.browser.test_stored_chats import everyone_is_ada
@@ -128,6 +128,7 @@ def test_the_drawer_closes_by_a_tap_beside_it_and_by_opening_a_chat(open_page: O
     chats = page.get_by_role("navigation", name="Chats")
     tap(page, "Chats")
     expect(chats).to_be_visible()
+    settle(page)
     page.touchscreen.tap(370, 400)
     expect(chats).to_be_hidden()
     tap(page, "New chat")
@@ -240,6 +241,7 @@ def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: s
     wait_until_idle(page)
     tap(page, "View GIF image")
     expect(page.get_by_role("dialog")).to_be_visible()
+    settle(page)
     page.touchscreen.tap(195, 40)
     expect(page.get_by_role("dialog")).to_be_hidden()
 
@@ -376,6 +378,7 @@ def test_the_inspector_is_a_sheet_with_its_views(open_page: OpenPage, address: s
     number = frame.inner_text().removeprefix("frame ")
     frame.tap()
     expect(inspector.get_by_label(f"Frame {number}", exact=True)).to_contain_text('"type": "tool-approval-request"')
+    settle(page)
     page.touchscreen.tap(195, 100)
     expect(inspector).to_be_hidden()
 
@@ -471,5 +474,6 @@ def test_the_flow_is_a_sheet_that_a_tap_above_it_closes(open_page: OpenPage, add
     expect(sheet).to_be_hidden()
     tap(page, "Flow")
     expect(sheet).to_contain_text(re.compile("Three nodes complete"))
+    settle(page)
     page.touchscreen.tap(195, 100)
     expect(sheet).to_be_hidden()
