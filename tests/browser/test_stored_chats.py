@@ -1,5 +1,6 @@
 """Chats that the server stores: another browser shows them, and earlier versions stay within reach."""
 
+import asyncio
 import base64
 import re
 from collections.abc import Iterator
@@ -38,6 +39,24 @@ def elsewhere(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 860})
     yield context.new_page()
     context.close()
+
+
+class SlowChats(MemoryChats):
+    """Chats whose answers are stored a second after their last chunk, as under load."""
+
+    async def finish(self, *arguments: Any, **options: Any) -> Any:
+        await asyncio.sleep(1)
+        return await super().finish(*arguments, **options)
+
+
+def test_the_versions_of_an_answer_that_failed_are_there_once_it_is_stored(open_page: OpenPage) -> None:
+    with page_served(answer, chats=SlowChats(), authorize=everyone_is_ada) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        ask(page, "fail please")
+        expect(page.get_by_role("alert")).to_be_visible()
+        wait_until_idle(page)
+        page.get_by_role("button", name="Regenerate").click()
+        expect(page.get_by_role("group", name="Versions")).to_contain_text("2/2")
 
 
 def test_another_browser_shows_the_chat_and_goes_on_with_it(open_page: OpenPage, address: str, elsewhere: Page) -> None:

@@ -25,7 +25,7 @@ const MAXIMUM_SENDINGS = 3;
 /** What a call says that ran when its answer was broken off; the server says the same. */
 const BROKEN_OFF = "The run was stopped before this tool finished.";
 
-/** How often a tab looks for an answer that another one has asked for. */
+/** How often a tab looks for an answer that another one has asked for, and for the stored end of its own. */
 const MAXIMUM_LOOKS = 4;
 
 /**
@@ -251,6 +251,17 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     if (changed.running) void resume(changed.messages);
   }
 
+  /** Read what the server has of an answer that has ended here: it stores the end shortly after its last chunk. */
+  async function readEnd(): Promise<void> {
+    const askedBefore = asked.current;
+    for (let looks = 1; looks <= MAXIMUM_LOOKS; looks += 1) {
+      const loaded = await server.load(id);
+      if (asked.current !== askedBefore || isWorking(latest.current.chat.status) || lostNow.current || !loaded) return;
+      if (!loaded.running) return void takeOver(loaded);
+      await new Promise((done) => setTimeout(done, 250 * 2 ** looks));
+    }
+  }
+
   /** The chat as the server has it, if its answer has ended. */
   async function endedMeanwhile(): Promise<StoredChat | undefined> {
     const loaded = await server.load(id);
@@ -351,11 +362,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     const ended = wasBusy.current && !busy;
     wasBusy.current = busy;
     if (!ended || runClientTools()) return;
-    const askedBefore = asked.current;
-    void server.load(id).then((loaded) => {
-      const idle = asked.current === askedBefore && !isWorking(latest.current.chat.status) && !lostNow.current;
-      if (loaded && !loaded.running && idle) takeOver(loaded);
-    });
+    void readEnd();
   }, [id, busy]);
 
   const running = busy || watching || held !== undefined;
