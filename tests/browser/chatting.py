@@ -11,6 +11,7 @@ from tests.conformance.served import eventually
 __all__ = [
     "ask",
     "chat_id",
+    "clipboard",
     "delete_chat",
     "expect",
     "expect_copied",
@@ -88,7 +89,13 @@ def hold_the_next(page: Page, url: str) -> list[Route]:
 
 def expect_copied(page: Page, text: str) -> None:
     """Wait until the clipboard has this text. `wait_for_function` does not wait for what a promise gives."""
-    eventually(lambda: page.evaluate("navigator.clipboard.readText()") == text, f"copied: {text}")
+    eventually(lambda: clipboard(page) == text, f"copied: {text}")
+
+
+def clipboard(page: Page) -> str:
+    """Return the text in the clipboard, which may be there a moment after what copies it was pressed."""
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
 
 
 def text_file(name: str, size: int = 1) -> FilePayload:

@@ -50,7 +50,7 @@ def test_thirty_nodes_beside_and_below_each_other_and_one_that_failed(open_page:
 def test_each_layer_of_the_diagram_stands_in_the_middle(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "parallel please")
-    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.locator(".node rect")).to_have_count(30)
     middles = page.locator(".node rect").evaluate_all(
         "all => all.map(({ x, width }) => x.baseVal.value + width.baseVal.value / 2)"
     )
@@ -61,12 +61,12 @@ def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: 
     page = open_page()
     ask(page, "parallel please")
     expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)
     text = page.get_by_label("Assistant").inner_text()
     assert re.findall(r"^(Plan|Search \d+|Look|For: [\w-]+|Words of [\w-]+)", text, re.MULTILINE)[:8] == [
         *("Plan", "Look", "For: plan", "Words of plan"),  # the name of the tool, and what it looks for
         *("Search 0", "Look", "For: search-0", "Words of search-0"),
     ]
-    expect(page.get_by_label("Assistant").get_by_role("separator")).to_have_count(30)
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
@@ -96,6 +96,7 @@ def test_the_edge_of_the_flow_is_dragged_and_stays_there(open_page: OpenPage) ->
     page.mouse.down()
     page.mouse.move(1280 - 500, 400, steps=4)
     page.mouse.up()
+    expect(edge).to_have_attribute("aria-valuenow", "500")
     assert flow.evaluate("panel => panel.clientWidth") in (499, 500)
     page.reload()
     expect(edge).to_have_attribute("aria-valuenow", "500")

@@ -6,8 +6,9 @@ from pathlib import Path
 from playwright.sync_api import Page, Route
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.chatting import ask, clipboard, expect, expect_copied, stored, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
+from tests.conformance.served import eventually
 from usechat.cli import main
 from usechat.client.recording import StreamRecording
 
@@ -32,9 +33,8 @@ def test_the_capture_is_copied_as_a_stream(open_page: OpenPage) -> None:
     ask(page, "hello there")
     wait_until_idle(page)
     page.get_by_role("button", name="Copy as .sse").click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.endswith("data: [DONE]\n\n")
-    assert '"delta":"You said: hello there"' in copied
+    eventually(lambda: clipboard(page).endswith("data: [DONE]\n\n"), "the stream is copied")
+    assert '"delta":"You said: hello there"' in clipboard(page)
 
 
 def test_the_message_and_the_verdict(open_page: OpenPage) -> None:
@@ -165,7 +165,7 @@ def test_a_frame_that_is_cut_off_is_shown_and_recorded(open_page: OpenPage, tmp_
     path = save_recording(page, tmp_path)
     assert StreamRecording.read(path).questions[0].content == body.encode()
     page.get_by_role("button", name="Copy as .sse").click()
-    assert page.evaluate("navigator.clipboard.readText()") == body
+    expect_copied(page, body)
 
 
 def test_a_file_that_is_no_recording_is_refused_in_a_sentence(open_page: OpenPage) -> None:

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.agent import DOCUMENT, DRAWN_DIAGRAMS, LONG_CODE, PICTURE, SOURCE_DIAGRAMS
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.agent import DOCUMENT, DRAWN_DIAGRAMS, LONG_CODE, MARKDOWN, PICTURE, SOURCE_DIAGRAMS
+from tests.browser.chatting import ask, clipboard, expect, expect_copied, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.markdown_texts import DEEP
 from tests.conformance.served import eventually
@@ -32,9 +32,7 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     assert code.evaluate("pre => pre.scrollLeft") > 0
     expect(code.locator(".token").first).to_have_text("def")
     page.get_by_role("button", name="Copy code").click()
-    assert page.evaluate("navigator.clipboard.readText()") == LONG_CODE.removeprefix("```python\n").removesuffix(
-        "\n```\n"
-    )
+    expect_copied(page, LONG_CODE.removeprefix("```python\n").removesuffix("\n```\n"))
 
 
 @pytest.mark.parametrize(
@@ -87,10 +85,9 @@ def test_both_sides_of_a_chat_are_copied(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "markdown please")
     wait_until_idle(page)
-    for name, text in (("Copy message", "markdown please"), ("Copy", "# A title")):
+    for name, text in (("Copy message", "markdown please"), ("Copy", MARKDOWN)):
         page.get_by_role("button", name=name, exact=True).click()
-        expect(page.get_by_role("button", name="Copied")).to_be_visible()
-        assert page.evaluate("navigator.clipboard.readText()").startswith(text)
+        expect_copied(page, text)
         expect(page.get_by_role("button", name="Copied")).to_be_hidden()
 
 
@@ -129,8 +126,8 @@ def test_a_list_a_table_and_a_paragraph_of_100_kilobytes_are_one_each(open_page:
     assert max(gaps) - min(gaps) < 1, "all items are equally far apart"
     answer.get_by_role("group", name="Table").hover()
     answer.get_by_role("button", name="Copy table").click()
-    rows = [row.split("\t")[0] for row in page.evaluate("navigator.clipboard.readText()").splitlines()]
-    assert rows == ["name", *(f"row {number}" for number in range(1, 1001))]
+    rows = ["name", *(f"row {number}" for number in range(1, 1001))]
+    eventually(lambda: [row.split("\t")[0] for row in clipboard(page).splitlines()] == rows, "the table is copied")
     text = answer.locator("p").last.text_content() or ""
     assert [int(number) for number in re.findall(r"The sentence (\d+) has some words, and code\.", text)] == list(
         range(1, 701)
@@ -198,8 +195,8 @@ def test_a_wide_table_scrolls_and_breaks_no_word(open_page: OpenPage) -> None:
     assert table.get_by_role("cell").first.evaluate(f"{lines} return range.getClientRects().length; }}") == 1
     table.hover()
     page.get_by_role("button", name="Copy table").click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.splitlines()[0].split("\t") == [f"Considerable-{number}" for number in range(9)]
+    head = "\t".join(f"Considerable-{number}" for number in range(9))
+    eventually(lambda: clipboard(page).startswith(f"{head}\n"), "the table is copied")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -335,7 +332,7 @@ def test_a_text_is_copied_where_the_browser_gives_no_clipboard(open_page: OpenPa
     button.click()
     expect(page.get_by_role("button", name="Copied")).to_be_focused()
     page.evaluate("() => delete navigator.clipboard")
-    assert page.evaluate("() => navigator.clipboard.readText()") == "hello there"
+    expect_copied(page, "hello there")
 
 
 def test_sources_are_named_without_what_says_nothing(open_page: OpenPage) -> None:

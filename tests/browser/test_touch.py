@@ -169,6 +169,7 @@ def test_a_chat_is_rated_renamed_pinned_found_exported_and_shared(open_page: Ope
     expect(page.get_by_role("button", name="Bad answer")).to_have_attribute("aria-pressed", "true")
     tap(page, "Chats")
     choose(page, "name me", "Rename")
+    expect(page.get_by_label("Title")).to_be_focused()
     page.keyboard.type("Named by hand")
     page.keyboard.press("Enter")
     choose(page, "Named by hand", "Pin")
