@@ -157,6 +157,7 @@ def test_a_deleted_chat_is_put_back(open_page: OpenPage, address: str) -> None:
 
 def choose(page: Page, title: str, item: str) -> None:
     """Tap an item in the menu of a chat in the drawer."""
+    settle(page)  # the menu before gives the focus back with a timer, which would close this one
     tap(page, f"Options of {title}")
     page.get_by_role("menuitem", name=item, exact=True).tap()
 
