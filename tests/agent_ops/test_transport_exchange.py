@@ -70,23 +70,27 @@ async def test_an_error_in_the_code_that_handles_a_frame_aborts_the_turn(session
 
 async def test_frames_that_wait_to_be_handled_are_no_silence() -> None:
     frames = [CREATE, *map(delta, "abc"), finalize()]
+    sent = asyncio.Event()
 
     async def session(connection: ServerConnection) -> None:
         await connection.recv()
         for frame in frames:
             await connection.send(json.dumps(frame))
+        sent.set()
         await connection.wait_closed()
 
     async with serve(session, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/"
         async with connected(url) as socket:
-            turn = exchange("hello", idle_timeout=0.05)
+            turn = exchange("hello", idle_timeout=2)
             received = []
             async with aclosing(turn.events(socket)) as events:
                 async for event in events:
                     received.append(event)
                     list(turn.adapter.feed(event))
-                    await asyncio.sleep(0.1)  # longer than the session may be silent
+                    if len(received) == 1:
+                        await sent.wait()
+                        await asyncio.sleep(2.1)  # longer than the session may be silent
             assert (received, turn.adapter.ended) == (frames, True)
 
 
@@ -98,7 +102,7 @@ async def test_silence_is_an_error_also_after_the_first_frame() -> None:
 
     async with serve(session, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/"
-        async with connected(url) as socket, aclosing(exchange("hello", 0.2).events(socket)) as events:
+        async with connected(url) as socket, aclosing(exchange("hello", 2).events(socket)) as events:
             assert await anext(events) == {"type": "toast"}
             with pytest.raises(PublicError, match=SILENT):
                 await asyncio.wait_for(anext(events), PATIENCE)

@@ -28,10 +28,10 @@ def heard(sessions: Sessions) -> list[str]:
 
 
 async def test_the_clock_stands_still_while_a_question_is_open(sessions: Sessions) -> None:
-    transport = AgentOpsChatTransport(sessions.url, idle_timeout=1)
+    transport = AgentOpsChatTransport(sessions.url, idle_timeout=2)
     turn = DrivenTurn(transport, "ask")
     await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in turn.parts))
-    await asyncio.sleep(2)
+    await asyncio.sleep(2.5)
     assert not turn.task.done()
     sessions["s1"].answer("question-3", "no")
     assert (await turn.end())[-2:] == [p.Text("You answered: no"), p.Finish()]

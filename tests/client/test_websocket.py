@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request
 
 from tests.certificate import write_certificate
-from tests.conformance.served import Served, serving, unanswered_port
+from tests.conformance.served import PATIENCE, Served, serving, unanswered_port
 from usechat.client import Chat, WebSocketChatTransport
 from usechat.errors import (
     AnswerTimedOut,
@@ -258,7 +258,7 @@ def test_what_is_no_socket_is_named(url: str) -> None:
 
 @asynccontextmanager
 async def answering(
-    answer: Callable[[ServerConnection, str], Awaitable[None]],
+    answer: Callable[[ServerConnection, str], Awaitable[None]], *, idle_timeout: float = PATIENCE
 ) -> AsyncIterator[WebSocketChatTransport]:
     """A server that answers the first frame in its own way."""
 
@@ -269,7 +269,7 @@ async def answering(
 
     async with serve(handle, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        async with WebSocketChatTransport(f"ws://127.0.0.1:{port}/", idle_timeout=0.3) as transport:
+        async with WebSocketChatTransport(f"ws://127.0.0.1:{port}/", idle_timeout=idle_timeout) as transport:
             yield transport
 
 
@@ -312,7 +312,7 @@ async def test_a_server_that_falls_silent_times_out() -> None:
     async def silent(_connection: ServerConnection, _request_id: str) -> None:
         pass
 
-    async with answering(silent) as transport:
+    async with answering(silent, idle_timeout=0.3) as transport:
         with pytest.raises(AnswerTimedOut, match=r"sent nothing for 0\.3 s"):
             await read(transport)
 
