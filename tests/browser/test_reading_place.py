@@ -92,6 +92,25 @@ def test_whoever_goes_to_the_end_follows_it(open_page: OpenPage) -> None:
     expect_end(page)
 
 
+GOES_ELSEWHERE = """() => new Promise((done) => {
+    document.querySelector("[aria-label='Scroll to the end']").click();
+    document.querySelector(".message.assistant a[href$='fnref-1']").click();
+    setTimeout(done, 1000);
+})"""
+"""Follow a link while the view glides to the end, and wait until it would have arrived there."""
+
+
+def test_whoever_follows_a_link_while_the_view_glides_stays_where_it_leads(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "footnotes please")
+    wait_until_idle(page)
+    number = page.get_by_label("Assistant").get_by_role("link", name="1", exact=True)
+    expect_question_at_top(page)
+    expect(number).to_be_in_viewport()
+    page.evaluate(GOES_ELSEWHERE)
+    expect(number).to_be_in_viewport()
+
+
 def test_a_chat_that_is_opened_or_resumed_is_read_at_its_end(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "lines 60 held")

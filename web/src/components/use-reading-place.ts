@@ -7,7 +7,7 @@ import { useScrollBehavior } from "../use-media";
  * - `end`: the view follows what arrives. A chat that is opened or resumed begins there.
  * - `question`: the question that the user has just sent stays at the top, and its answer grows below it. The turn of the
  *   question is at least as high as the view (see `.turn.asked` of the style sheet), so that there is room for that.
- * - `anywhere`: the user has scrolled, and the view stays where it is.
+ * - `anywhere`: the user has scrolled or followed a link, and the view stays where it is.
  *
  * Whoever scrolls leaves `end` and `question`; whoever scrolls down to the end follows it from there.
  */
@@ -96,6 +96,13 @@ export function useReadingPlace(question: Question | undefined) {
       place.current = step > 0 && height - element.scrollTop - element.clientHeight <= NEAR ? "end" : "anywhere";
     };
     const touch = () => (touched.current = performance.now());
+    const follow = (event: Event) => {
+      if (!(event.target as Element).closest('a[href^="#"]')) return;
+      // Also on the way: it would go on after the browser has gone where the link leads.
+      clearTimeout(moving.current);
+      moving.current = undefined;
+      place.current = "anywhere";
+    };
     const arrived = () => {
       clearTimeout(moving.current);
       moving.current = undefined;
@@ -104,10 +111,12 @@ export function useReadingPlace(question: Question | undefined) {
     const hands = ["wheel", "touchmove", "keydown"];
     element.addEventListener("scroll", scrolled, { passive: true });
     element.addEventListener("scrollend", arrived);
+    element.addEventListener("click", follow);
     hands.forEach((name) => element.addEventListener(name, touch, { passive: true }));
     return () => {
       element.removeEventListener("scroll", scrolled);
       element.removeEventListener("scrollend", arrived);
+      element.removeEventListener("click", follow);
       hands.forEach((name) => element.removeEventListener(name, touch));
     };
   }, [look, keep]);
