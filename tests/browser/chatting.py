@@ -21,6 +21,7 @@ __all__ = [
     "sign_in",
     "stored",
     "text_file",
+    "wait_for_limits",
     "wait_until_idle",
     "wait_until_stored",
 ]
@@ -61,6 +62,14 @@ def settle(page: Page) -> None:
     """Let the timers of the page run: what a dialog shows is visible before it hears a tap beside it."""
     for _ in range(2):
         page.evaluate("() => new Promise((done) => setTimeout(done, 100))")
+
+
+def wait_for_limits(page: Page) -> None:
+    """Wait until the page knows what the server takes: before that, it attaches files of any size."""
+    page.wait_for_function("""() => ["/agents", "/limits"].every((path) =>
+        performance.getEntriesByType("resource").some(({ name }) => name.endsWith(path))
+    )""")
+    settle(page)
 
 
 def chat_id(page: Page) -> str:

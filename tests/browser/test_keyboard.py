@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import FileChooser, Locator, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, expect_copied, text_file, wait_until_idle
+from tests.browser.chatting import ask, expect, expect_copied, text_file, wait_for_limits, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import eventually
@@ -144,6 +144,7 @@ def test_files_are_attached_one_is_refused_and_one_taken_back(open_page: OpenPag
         choosers.append(chooser)
 
     page.on("filechooser", remember)
+    wait_for_limits(page)
     page.keyboard.type("files please")
     reach(page, page.get_by_role("button", name="Attach files"), "Tab")
     page.keyboard.press("Enter")

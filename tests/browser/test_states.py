@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, go_on, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, wait_for_limits, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
@@ -144,7 +144,7 @@ def _editing(page: Page) -> None:
 
 def _attached(page: Page) -> None:
     files = [{"name": f"{size}.txt", "mimeType": "text/plain", "buffer": b"x" * size} for size in (10, 160_000)]
-    page.wait_for_load_state("networkidle")  # the limits are there
+    wait_for_limits(page)
     page.set_input_files("input[type=file]", files)  # type: ignore[arg-type]
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_role("list", name="Attached files")).to_be_visible()
@@ -248,18 +248,21 @@ STATES: Final[Mapping[str, Show]] = {
     "image viewer": _viewer,
 }
 """What brings a new chat into each state."""
+PARTS: Final = 4
+"""So many tests look at all states: one alone would take minutes."""
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_state(
-    open_page: OpenPage, address: str, theme: Literal["light", "dark"]
+    open_page: OpenPage, address: str, theme: Literal["light", "dark"], part: int
 ) -> None:
     page = open_page(address)
     page.emulate_media(color_scheme=theme)
     size = page.viewport_size
     assert size is not None
     findings_by_state = {}
-    for name, show in STATES.items():
+    for name, show in list(STATES.items())[part::PARTS]:
         page.set_viewport_size(size)
         page.goto(address)
         show(page)

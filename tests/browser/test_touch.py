@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page
 
 from tests.browser.agent import MARKDOWN, PICTURE, answer
-from tests.browser.chatting import expect, expect_copied, settle, text_file, wait_until_idle
+from tests.browser.chatting import expect, expect_copied, settle, text_file, wait_for_limits, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import expect_no_loss, wait_for_the_count
 from tests.browser.test_stored_chats import everyone_is_ada
@@ -57,8 +57,16 @@ def conversation(page: Page) -> Locator:
     return page.get_by_role("log", name="Conversation")
 
 
+NOTHING_GLIDES = """() => new Promise((done) => {
+    const log = document.querySelector("[role=log]");
+    const before = log?.scrollTop;
+    requestAnimationFrame(() => setTimeout(() => done(log?.scrollTop === before), 100));
+})"""
+
+
 def tap(page: Page, name: str) -> None:
-    """Tap the last button of this name."""
+    """Tap the last button of this name. While the conversation glides, a finger only stops it."""
+    eventually(lambda: page.evaluate(NOTHING_GLIDES), "the conversation stands still")
     page.get_by_role("button", name=name, exact=True).last.tap()
 
 
@@ -310,6 +318,7 @@ def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage, ad
 
 def test_a_file_that_is_too_large_is_refused_and_another_taken_back(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
+    wait_for_limits(page)
     page.locator("#prompt").tap()
     page.keyboard.type("files please")
     for name, size in (("large.bin", 160_000), ("one.txt", 5), ("two.txt", 5)):

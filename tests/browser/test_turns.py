@@ -15,6 +15,7 @@ from tests.browser.chatting import (
     go_on,
     stored,
     text_file,
+    wait_for_limits,
     wait_until_idle,
     wait_until_stored,
 )
@@ -118,7 +119,7 @@ def test_a_file_that_is_attached_after_typing_is_sent(open_page: OpenPage) -> No
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_sent(open_page: OpenPage) -> None:
     page = open_page()
-    page.wait_for_load_state("networkidle")  # the limits are there
+    wait_for_limits(page)
     large = [{"name": "large.bin", "mimeType": "application/octet-stream", "buffer": b"x" * 160_000}]
     page.set_input_files("input[type=file]", large)  # type: ignore[arg-type]
     expect(page.get_by_role("alert")).to_have_text("large.bin is too large: 160 kB. A file may have 150 kB.")
@@ -149,7 +150,7 @@ def test_a_file_that_was_attached_before_the_limits_were_known_is_not_sent(open_
 def test_a_file_that_would_make_the_chat_too_large_is_not_attached(open_page: OpenPage) -> None:
     """The page sends the files of earlier messages again, because this server stores no chats."""
     page = open_page()
-    page.wait_for_load_state("networkidle")  # the limits are there
+    wait_for_limits(page)
     for number in range(2):
         page.set_input_files(
             "input[type=file]", {"name": f"{number}.bin", "mimeType": "text/plain", "buffer": b"x" * 140_000}
