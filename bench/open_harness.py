@@ -41,7 +41,7 @@ from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.server import ChatApp
 from usechat.server.listening import listen, resolve
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 LIMIT: Final = 100.0
 """Milliseconds within which a page has what was said (SC-002, SC-009)."""
@@ -230,7 +230,7 @@ def measure_delays(plan: Plan) -> list[Delay]:
 
 async def drive(count: int) -> None:
     """Run a flow of ``count`` calls: runtime, adapter and frames, which nobody keeps."""
-    turn = TurnContext(ChatRequest.parse(question(str(count), "c1")))
+    turn = TurnContext(TurnInput(ChatRequest.parse(question(str(count), "c1"))))
     frames = FrameStream(MessageStream(message_id="m1"))
 
     def hear(part: Part) -> None:

@@ -5,7 +5,7 @@ import pytest
 from usechat.errors import InvalidSetting
 from usechat.input_mapping import mapped_values, read_mapping, require_sources
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 
 def test_a_mapping_is_read_from_a_text() -> None:
@@ -32,6 +32,7 @@ def test_a_key_comes_from_the_text_or_from_a_field_of_the_body(source: str) -> N
 
 async def test_values_that_the_request_does_not_have_are_left_out() -> None:
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
-    turn = TurnContext(ChatRequest.parse({"id": "c", "messages": [message], "a": {"b": 0}, "d": "text"})).turn
+    request = ChatRequest.parse({"id": "c", "messages": [message], "a": {"b": 0}, "d": "text"})
+    turn = TurnContext(TurnInput(request)).turn
     mapping = {"topic": "text", "depth": "body.a.b", "missing": "body.a.c", "deeper": "body.d.e"}
     assert mapped_values(mapping, turn) == {"topic": "bees", "depth": 0}

@@ -17,7 +17,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource, ChatTransport, FunctionSource, as_source, part_of
-from usechat.turn import Identity, Turn, TurnContext, current_turn, emit
+from usechat.turn import Identity, Turn, TurnContext, TurnInput, current_turn, emit
 
 pytestmark = pytest.mark.quick
 
@@ -64,7 +64,7 @@ class Remote:
 
 async def heard(agent: Any) -> list[Part]:
     output: list[Part] = []
-    turn = TurnContext(ASKED)
+    turn = TurnContext(TurnInput(ASKED))
     turn.connect(output.append)
     turn.enter()
     await as_source(agent).drive(turn)
@@ -112,7 +112,7 @@ async def test_emit_speaks_for_the_running_turn_also_from_threads() -> None:
 
 async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
     output: list[Part] = []
-    turn = TurnContext(ASKED)
+    turn = TurnContext(TurnInput(ASKED))
     turn.connect(output.append)
     closed: list[bool] = []
 
@@ -132,7 +132,7 @@ async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
 
 async def effects_of_a_thread(pause: Callable[[TurnContext], Coroutine[Any, Any, None]]) -> list[str]:
     """Return what a generator did behind a call, whose commit waits for ``pause``."""
-    context, effects = TurnContext(ASKED), list[str]()
+    context, effects = TurnContext(TurnInput(ASKED)), list[str]()
     context.connect(lambda _part: None)
     context.pause = functools.partial(pause, context)
 
@@ -167,11 +167,11 @@ def test_nothing_can_be_emitted_outside_a_turn() -> None:
 
 async def test_a_turn_that_has_not_begun_cannot_speak() -> None:
     with pytest.raises(LocalProtocolError, match="has not begun"):
-        TurnContext(ASKED).turn.emit("progress", 1)
+        TurnContext(TurnInput(ASKED)).turn.emit("progress", 1)
 
 
 async def test_a_turn_tells_what_is_asked() -> None:
-    turn = TurnContext(ASKED, identity=Identity("me"), headers={"x": "y"}).turn
+    turn = TurnContext(TurnInput(ASKED, identity=Identity("me"), headers={"x": "y"})).turn
     assert (turn.chat_id, turn.text, turn.body, turn.headers) == ("c1", "hi", {"model": "fast"}, {"x": "y"})
     assert (turn.files[0]["url"], len(turn.messages), turn.identity) == ("data:,x", 1, Identity("me"))
     assert (turn.tool_outputs, turn.approvals) == ([], [])
@@ -197,7 +197,7 @@ async def test_every_kind_of_answer_gets_the_outputs_of_calls_that_wait_and_no_o
 
     for each in (agent, RunChatTransport(as_source(agent))):
         for pending in (None, frozenset({"c2"}), frozenset[str]()):
-            turn = TurnContext(msgspec.structs.replace(request, pending_calls=pending))
+            turn = TurnContext(TurnInput(msgspec.structs.replace(request, pending_calls=pending)))
             turn.connect(lambda _part: None)
             await as_source(each).drive(turn)
     assert outputs == [["c1", "c2"], ["c2"], []] * 2

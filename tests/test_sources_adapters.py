@@ -15,7 +15,7 @@ from usechat.errors import CannotAnswer, LocalProtocolError
 from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.sources import FunctionSource, as_source
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
 ASKED = {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
 FRAMEWORK = """
@@ -86,7 +86,7 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 async def said_by(agent: Any, context: Any = None) -> list[Part]:
     output: list[Part] = []
-    turn = TurnContext(ChatRequest.parse(ASKED), identity=Identity("ada"))
+    turn = TurnContext(TurnInput(ChatRequest.parse(ASKED), identity=Identity("ada")))
     turn.connect(output.append)
     await as_source(agent, context=context).drive(turn)
     return output

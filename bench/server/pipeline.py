@@ -10,7 +10,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import PreparedRun, RunInfo
 from usechat.runs.settings import Settings
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 DELTAS = 20_000
 
@@ -26,7 +26,7 @@ async def _once(deltas: int) -> float:
     )
     info = RunInfo(run_id="run", chat_id="chat", message_id="message", sdk="7")
     begin = process_time_ns()
-    reading = await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(request)))
+    reading = await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(TurnInput(request))))
     while await reading.read() is not None:
         pass
     duration = process_time_ns() - begin

@@ -13,7 +13,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import PreparedRun, RunInfo
 from usechat.runs.settings import Settings
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 
 class Stalled(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ async def _measure(readers: int, megabytes: int) -> Stalled:
     tracemalloc.start()
     try:
         before = _traced()
-        (await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(request)))).close()
+        (await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(TurnInput(request))))).close()
         await end.wait()
         alone = _traced()
         open_readings = [await manager.attach(info, sdk="7") for _ in range(readers)]

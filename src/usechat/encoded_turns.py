@@ -7,46 +7,45 @@ import msgspec
 
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.values import json_text, json_value, read_json
-from usechat.turn import Identity
+from usechat.turn import Identity, TurnInput
 
-__all__ = ["decode_json", "encode_json", "identity_of", "request_fields", "request_of", "turn_fields"]
+__all__ = ["decode_json", "encode_json", "turn_fields", "turn_input_of"]
 
 
-def turn_fields(
-    request: ChatRequest,
-    *,
-    identity: Identity | None,
-    headers: Mapping[str, str],
-    path_params: Mapping[str, Any],
-    query: Mapping[str, str],
-) -> dict[str, Any]:
+def turn_fields(turn_input: TurnInput) -> dict[str, Any]:
     """Return what a turn is asked as JSON values; what is not JSON in claims and path parameters is converted."""
+    identity = turn_input.identity
     return {
-        "request": request_fields(request),
+        "request": _request_fields(turn_input.request),
         "identity": None if identity is None else json_value(msgspec.to_builtins(identity)),
-        "headers": dict(headers),
-        "path_params": json_value(dict(path_params)),
-        "query": dict(query),
+        "headers": dict(turn_input.headers),
+        "path_params": json_value(dict(turn_input.path_params)),
+        "query": dict(turn_input.query),
     }
 
 
-def request_fields(request: ChatRequest) -> dict[str, Any]:
-    """Return the fields of a request as JSON values."""
+def turn_input_of(fields: Mapping[str, Any]) -> TurnInput:
+    """Read what :func:`turn_fields` returned, perhaps in another release. Messages keep keys that no type names."""
+    identity = fields["identity"]
+    return TurnInput(
+        _request_of(fields["request"]),
+        identity=None if identity is None else msgspec.convert(identity, Identity),
+        headers=fields["headers"],
+        path_params=fields["path_params"],
+        query=fields["query"],
+    )
+
+
+def _request_fields(request: ChatRequest) -> dict[str, Any]:
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     fields["pending_calls"] = None if request.pending_calls is None else sorted(request.pending_calls)
     return fields
 
 
-def request_of(fields: Mapping[str, Any]) -> ChatRequest:
-    """Read what :func:`request_fields` returned, perhaps in another release. Messages keep keys that no type names."""
+def _request_of(fields: Mapping[str, Any]) -> ChatRequest:
     values = {name: fields[name] for name in ChatRequest.__struct_fields__ if name in fields}
     pending = values["pending_calls"]
     return ChatRequest(**values | {"pending_calls": None if pending is None else frozenset(pending)})
-
-
-def identity_of(fields: Mapping[str, Any] | None) -> Identity | None:
-    """Read the identity of :func:`turn_fields`."""
-    return None if fields is None else msgspec.convert(fields, Identity)
 
 
 def encode_json(value: Any) -> bytes:

@@ -36,6 +36,7 @@ __all__ = [
     "Steps",
     "Turn",
     "TurnContext",
+    "TurnInput",
     "current_context",
     "current_turn",
     "emit",
@@ -100,6 +101,19 @@ class Identity(msgspec.Struct, frozen=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Do the same for ``rich``, which would show every field."""
         return [("subject", self.subject)]
+
+
+class TurnInput(msgspec.Struct, frozen=True):
+    """What a turn is asked: the chat request, who sent it, and what its HTTP request carried besides the body.
+
+    ``headers`` and ``query`` are those of the HTTP request, ``path_params`` is what the path of its route names.
+    """
+
+    request: ChatRequest
+    identity: Identity | None = None
+    headers: Mapping[str, str] = {}
+    path_params: Mapping[str, Any] = {}
+    query: Mapping[str, str] = {}
 
 
 def thread_id(turn: "Turn") -> str:
@@ -193,29 +207,37 @@ class Turn:
     'You said: hi'
     """
 
-    __slots__ = ("_outlet", "headers", "identity", "path_params", "query", "request")
+    __slots__ = ("_outlet", "input")
 
-    def __init__(
-        self,
-        request: ChatRequest,
-        outlet: "_Outlet",
-        *,
-        identity: Identity | None,
-        headers: Mapping[str, str],
-        path_params: Mapping[str, Any],
-        query: Mapping[str, str],
-    ) -> None:
+    def __init__(self, turn_input: TurnInput, outlet: _Outlet) -> None:
+        self.input = turn_input
+        """All of what the turn is asked, as one value."""
         self._outlet = outlet
-        self.request = request
+
+    @property
+    def request(self) -> ChatRequest:
         """The chat request as it was parsed."""
-        self.identity = identity
+        return self.input.request
+
+    @property
+    def identity(self) -> Identity | None:
         """Who asks, as ``authorize`` returned it; without authentication the subject is empty."""
-        self.headers = headers
+        return self.input.identity
+
+    @property
+    def headers(self) -> Mapping[str, str]:
         """The headers of the request; their names are found in any case."""
-        self.path_params = path_params
+        return self.input.headers
+
+    @property
+    def path_params(self) -> Mapping[str, Any]:
         """What the path of the route names."""
-        self.query = query
+        return self.input.path_params
+
+    @property
+    def query(self) -> Mapping[str, str]:
         """The query parameters of the request."""
+        return self.input.query
 
     @property
     def chat_id(self) -> str:
@@ -426,12 +448,8 @@ class TurnContext:
 
     def __init__(
         self,
-        request: ChatRequest,
+        turn_input: TurnInput,
         *,
-        identity: Identity | None = None,
-        headers: Mapping[str, str] | None = None,
-        path_params: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
         observer: SourceObserver | None = None,
         threads: AgentThreads | None = None,
     ) -> None:
@@ -451,14 +469,7 @@ class TurnContext:
         """Yields to the event loop when much was sent without a pause; a run may wait longer, for its readers."""
         self.outlet = outlet = _Outlet(self.threads)
         """Where the parts go; a waiting task writes to other places in later turns."""
-        self.turn = Turn(
-            request,
-            outlet,
-            identity=identity,
-            headers=headers or {},
-            path_params=path_params or {},
-            query=query or {},
-        )
+        self.turn = Turn(turn_input, outlet)
         self.send = outlet.send
         """Send a part at once, from any thread."""
         self._observer = observer
@@ -507,16 +518,7 @@ class TurnContext:
 
     def fork(self, write: Write) -> "TurnContext":
         """Return a context of the same request for work that may outlive the turn; ``write`` takes its parts."""
-        turn = self.turn
-        forked = TurnContext(
-            turn.request,
-            identity=turn.identity,
-            headers=turn.headers,
-            path_params=turn.path_params,
-            query=turn.query,
-            observer=self._observer,
-            threads=self.threads,
-        )
+        forked = TurnContext(self.turn.input, observer=self._observer, threads=self.threads)
         forked.connect(write)
         forked.run_id = self.run_id
         forked.states = self.states

@@ -12,7 +12,7 @@ from usechat.adapters.targets import A2aTarget, RemoteAgentOptions
 from usechat.errors import InvalidAddress, PublicError, StreamFailed, UnknownEvent
 from usechat.parts import Abort, BlockEnd, Data, Error, File, Finish, Part, Text, ToolCall
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 STOPPED = conversation.finish("stop", None)
 
@@ -166,7 +166,7 @@ async def test_the_parts_of_an_answer_are_yielded_in_an_agent_function() -> None
 
 async def test_an_answer_to_a_task_that_no_longer_waits_is_refused() -> None:
     part = tool("interrupt", "m1", "output-available", output="Paris")
-    context = TurnContext(ChatRequest.parse({"id": "c1", "messages": [user("Where?"), assistant(part)]}))
+    context = TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [user("Where?"), assistant(part)]})))
     context.enter()
     with pytest.raises(PublicError, match="no longer waiting"):
         await anext(A2aSource(None).events(context.turn))

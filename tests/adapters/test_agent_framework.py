@@ -30,7 +30,7 @@ from usechat.parts import (
 )
 from usechat.protocol.request import ChatRequest
 from usechat.testing import AgentClient
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 
 def update(*contents: Any, role: str = "assistant", reason: str | None = None) -> Any:
@@ -186,7 +186,7 @@ async def test_the_parts_of_a_run_are_yielded_in_an_agent_function() -> None:
 
 async def test_an_answer_to_a_session_that_no_longer_waits_is_refused() -> None:
     waiting = tool("delete", "c1", "approval-responded", approval={"id": "approval-c1", "approved": True})
-    context = TurnContext(ChatRequest.parse({"id": "c1", "messages": [user("Delete."), assistant(waiting)]}))
+    context = TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [user("Delete."), assistant(waiting)]})))
     context.enter()
     with pytest.raises(PublicError, match="no longer waiting"):
         await anext(AgentFrameworkSource(SimpleNamespace(name="assistant")).events(context.turn))

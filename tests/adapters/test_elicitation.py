@@ -18,7 +18,7 @@ from usechat.errors import RemoteProtocolError
 from usechat.parts import Part, ToolCall
 from usechat.protocol.request import ToolOutput
 from usechat.testing import AgentClient
-from usechat.turn import PageQuestion, Turn, TurnContext
+from usechat.turn import PageQuestion, Turn, TurnContext, TurnInput
 
 ROOT = Path(__file__).parents[2]
 SERVER = StdioServerParameters(command=sys.executable, args=[str(ROOT / "examples" / "mcp" / "restaurant.py")])
@@ -46,7 +46,7 @@ class Page:
             return ToolOutput(call.tool_call_id, "interrupt", output=self.answer(call.input))
 
         parts: list[Part] = []
-        context = TurnContext(request(user("Hi.")))
+        context = TurnContext(TurnInput(request(user("Hi."))))
         context.connect(parts.append)
         context.ask = ask
         context.enter()

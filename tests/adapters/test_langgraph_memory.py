@@ -8,7 +8,7 @@ from tests.adapters.turns import assistant, text, tool, turn_of, user
 from usechat.adapters import conversation
 from usechat.adapters.langgraph import next_messages
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 CALL: Any = {"name": "dig", "args": {}, "id": "c1", "type": "tool_call"}
 
@@ -82,7 +82,7 @@ async def test_results_that_the_thread_does_not_keep_are_sent_again() -> None:
 
 async def test_a_regenerated_answer_to_no_question_keeps_the_thread() -> None:
     request = ChatRequest(chat_id="c1", messages=[ANSWERS[0]], trigger="regenerate-message")
-    assert next_messages(ONE_TURN, TurnContext(request).turn) == []
+    assert next_messages(ONE_TURN, TurnContext(TurnInput(request)).turn) == []
 
 
 async def test_a_call_that_was_left_open_long_ago_is_closed_in_its_place() -> None:

@@ -18,7 +18,7 @@ from usechat.parts import ApprovalRequest, Part, Text, ToolResult
 from usechat.pauses.states import MemoryStates
 from usechat.server import ChatApp
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 DELETE = ModelAnswer(calls=[ModelCall("delete", {"path": "a"}, id="call_a")])
 QUESTION = user("Delete a.")
@@ -38,7 +38,7 @@ class Worker:
 
     async def answer(self, *messages: Any, identity: str = "ada") -> list[Part]:
         parts: list[Part] = []
-        context = TurnContext(request(*messages), identity=Identity(identity))
+        context = TurnContext(TurnInput(request(*messages), identity=Identity(identity)))
         context.states = self._states
         context.connect(parts.append)
         context.enter()

@@ -13,7 +13,7 @@ from usechat.adapters.openai_agents import OpenAIAgentsSource
 from usechat.parts import Part, ToolCall
 from usechat.sources import continues_after_crash, must_commit
 from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 CALLS = [ModelCall("weather", {"city": "Paris"}), ModelCall("clock", {"zone": "CET"})]
 
@@ -58,7 +58,7 @@ async def test_no_tool_starts_before_the_calls_of_its_response_are_stored(api: A
     store = SlowStore(deeds)
     with ScriptedModel([ModelAnswer(calls=CALLS), "Warm."]) as model:
         source = OpenAIAgentsSource(make(model, api, deeds), options={"hooks": hooks})
-        context = TurnContext(request(user("How warm is it?")))
+        context = TurnContext(TurnInput(request(user("How warm is it?"))))
         context.connect(store.write)
         context.pause = store.pause
         context.enter()

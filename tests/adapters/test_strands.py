@@ -27,7 +27,7 @@ from usechat.parts import (
     ToolResult,
 )
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 USE = {"toolUseId": "c1", "name": "weather", "input": {"city": "Paris"}}
 STARTED = {"event": {"messageStart": {"role": "assistant"}}}
@@ -160,7 +160,7 @@ async def test_the_parts_of_an_invocation_are_yielded_in_an_agent_function() -> 
 async def test_an_answer_to_an_agent_that_no_longer_waits_is_refused() -> None:
     waiting = tool("delete", "c1", "approval-responded", approval={"id": "approval-c1", "approved": True})
     request = ChatRequest.parse({"id": "c1", "messages": [user("Delete."), assistant(waiting)]})
-    context = TurnContext(request)
+    context = TurnContext(TurnInput(request))
     context.enter()
     with pytest.raises(PublicError, match="no longer waiting"):
         await anext(StrandsSource(lambda _turn: None).events(context.turn))

@@ -8,7 +8,7 @@ import msgspec
 from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.sources import Adapter
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
 Json = Any
 
@@ -37,7 +37,7 @@ def turn_of(*messages: Json, identity: str | None = None, chat_id: str = "c1", h
     """Return a turn; call it in a running event loop."""
     asker = None if identity is None else Identity(identity)
     chat_request = msgspec.structs.replace(request(*messages, chat_id=chat_id), has_whole_history=has_whole_history)
-    return TurnContext(chat_request, identity=asker).turn
+    return TurnContext(TurnInput(chat_request, identity=asker)).turn
 
 
 def said_by(adapter: Adapter[Any], events: Sequence[Any]) -> list[Part]:

@@ -8,7 +8,7 @@ from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.protocol.request import ChatRequest
 from usechat.server.observers.observer import Observer
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
@@ -52,13 +52,14 @@ class DrivenTurn:
         self.parts: list[p.Part] = []
         self.counted = Counted()
         parts: Any = [{"type": "text", "text": text}, *files]
-        self.context = TurnContext(
-            request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": parts}]),
+        request = request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": parts}])
+        turn_input = TurnInput(
+            request,
             identity=None if user is None else Identity(user, token=user),
             path_params={} if session_id is None else {"session_id": session_id},
-            query=query,
-            observer=self.counted,
+            query=query or {},
         )
+        self.context = TurnContext(turn_input, observer=self.counted)
         self.context.connect(self.parts.append)
         self.task = asyncio.get_running_loop().create_task(transport.drive(self.context))
 

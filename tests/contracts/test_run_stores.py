@@ -23,7 +23,7 @@ from usechat.runs.run import PreparedRun, RunInfo, RunState
 from usechat.runs.settings import Conflict
 from usechat.runs.store import RunStore
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 _prefixes = (f"test{number}" for number in itertools.count())
 
@@ -236,7 +236,7 @@ class Worker:
         message_id = continues["id"] if continues else f"m-{run_id}"
         info = RunInfo(run_id, "c1", message_id, "7", user_id, "someone")
         return await self.manager.start(
-            info, as_source(agent.answer), PreparedRun(info, TurnContext(request), continues)
+            info, as_source(agent.answer), PreparedRun(info, TurnContext(TurnInput(request)), continues)
         )
 
     async def attach(self, sdk: str = "7") -> Reading:

@@ -9,7 +9,7 @@ import msgspec
 from usechat import MessageBuilder, UIMessage
 from usechat.protocol.request import ChatRequest
 from usechat.sources import ChatTransport
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
 Wire = dict[str, Any]
 
@@ -44,7 +44,7 @@ def context(
     **more: Any,
 ) -> TurnContext:
     request = msgspec.structs.replace(asked(*messages, **more), pending_calls=pending_calls)
-    return TurnContext(request, identity=identity, headers=headers)
+    return TurnContext(TurnInput(request, identity, headers or {}))
 
 
 async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIMessage | None = None) -> UIMessage:

@@ -17,7 +17,7 @@ from usechat.open_harness.transport import TOO_LATE, OpenHarnessChatTransport
 from usechat.parts import Part, Text
 from usechat.protocol.request import ChatRequest
 from usechat.server.observers.observer import Observer
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 
 class Listener(Observer):
@@ -26,7 +26,7 @@ class Listener(Observer):
     def __init__(self, text: str, **options: str) -> None:
         self.parts: list[Part] = []
         self.unknown: list[str] = []
-        self.context = TurnContext(asked(text, **options), observer=self)
+        self.context = TurnContext(TurnInput(asked(text, **options)), observer=self)
         self.context.connect(self.parts.append)
         self.turn = self.context.turn
 
@@ -56,14 +56,16 @@ class Connected(ScriptedRuntime):
 
 async def test_chats_of_two_people_with_the_same_id_are_kept_apart() -> None:
     chats = FlowChats()
-    mine, theirs = (chats.open(TurnContext(asked(), identity=Identity(name)).turn, 0) for name in ("me", "them"))
+    mine, theirs = (
+        chats.open(TurnContext(TurnInput(asked(), identity=Identity(name))).turn, 0) for name in ("me", "them")
+    )
     assert mine is not theirs
-    assert chats.find(TurnContext(asked(), identity=Identity("me")).turn) is mine
+    assert chats.find(TurnContext(TurnInput(asked(), identity=Identity("me"))).turn) is mine
 
 
 async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
     chats = FlowChats(maximum=3, idle_seconds=10)
-    turns = [TurnContext(asked(chat_id=str(number))).turn for number in range(6)]
+    turns = [TurnContext(TurnInput(asked(chat_id=str(number)))).turn for number in range(6)]
     for number, turn in enumerate(turns[:5]):
         chats.forget(number)
         chats.open(turn, number)

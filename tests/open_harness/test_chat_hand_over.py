@@ -13,7 +13,7 @@ from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.parts import Data, Text
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn, TurnContext, current_turn, emit
+from usechat.turn import Turn, TurnContext, TurnInput, current_turn, emit
 
 
 async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from_there() -> None:
@@ -116,7 +116,7 @@ async def test_a_flow_that_nobody_takes_over_is_stopped(monkeypatch: pytest.Monk
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
     await until(lambda: runtimes.instances and runtimes.instances[0].listeners)
-    transport.hand_over(TurnContext(asked("never sent")).turn)
+    transport.hand_over(TurnContext(TurnInput(asked("never sent"))).turn)
     await first
     await until(lambda: runtimes.instances[0].status == "aborted")
     again = asyncio.ensure_future(chunks_of(transport, asked("me")))

@@ -17,7 +17,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.stream import MessageStream
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 ATTEMPT = re.compile(r"<([^.<>]+)\.(\d+)>")
 QUESTION = {"id": "c", "messages": [{"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
@@ -85,7 +85,7 @@ async def answer(described: dict[str, Any], steps: int | None, *, sdk: str, send
     transport = OpenHarnessChatTransport(
         lambda: FlowRuntime(described, registry=registry), send_flow_metadata=True, send_step_markers=send_step_markers
     )
-    turn = TurnContext(ChatRequest.parse(QUESTION))
+    turn = TurnContext(TurnInput(ChatRequest.parse(QUESTION)))
     stream = MessageStream(message_id="m", sdk=sdk)
     chunks: list[Chunk] = []
 

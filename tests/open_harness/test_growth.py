@@ -17,7 +17,7 @@ from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 pytestmark = pytest.mark.stores
 
@@ -106,7 +106,7 @@ async def answer(calls: int) -> None:
     node = {"id": "a", "type": "use_tools", "input": {"text": "{{ flow.input.message }}"}}
     flow = {"name": "tools", "nodes": [node], "edges": []}
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": str(calls)}]}
-    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}))
+    turn = TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [message]})))
     frames = FrameStream(MessageStream(message_id="m1"))
 
     def hear(part: Part) -> None:

@@ -15,7 +15,7 @@ from usechat.parts import Data, Part, Step, Text, ToolCall, ToolResult
 from usechat.pauses.questions import PAUSE_IS_GONE, ask_page
 from usechat.protocol.request import ToolOutput
 from usechat.testing import AgentClient
-from usechat.turn import Turn, TurnContext, emit
+from usechat.turn import Turn, TurnContext, TurnInput, emit
 
 
 def asked_in(parts: list[Part]) -> list[ToolCall]:
@@ -262,7 +262,7 @@ def test_an_agent_that_leaves_the_process_or_cancels_itself_ends_its_turn_with_a
 async def test_asking_is_refused_in_a_turn_without_a_run_and_outside_of_a_turn() -> None:
     with pytest.raises(LocalProtocolError, match="no turn is running here"):
         await ask_page("How deep?")
-    TurnContext(request(user("Hi."))).enter()
+    TurnContext(TurnInput(request(user("Hi.")))).enter()
     with pytest.raises(LocalProtocolError, match="no run drives this turn"):
         await ask_page("How deep?")
 
@@ -290,7 +290,7 @@ async def test_questions_are_no_calls_of_a_model_in_the_history() -> None:
     dug = tool("dig", "c1", "output-available", output=3)
     _, message = answered((question, 3))
     message["parts"] = [dug, *message["parts"], text("Done.")]
-    turn = TurnContext(request(user("Dig."), message, user("Thanks.", "u2"))).turn
+    turn = TurnContext(TurnInput(request(user("Dig."), message, user("Thanks.", "u2")))).turn
     history: list[Any] = conversation.history(turn)
     calls = [part["toolName"] for entry in history for part in entry["content"] if part["type"] == "tool-call"]
     assert calls == ["dig"]

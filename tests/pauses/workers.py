@@ -10,7 +10,7 @@ from usechat.pauses.states import MemoryStates, PausedStates
 from usechat.pauses.tasks import WaitingTasks
 from usechat.pauses.waiting import WaitingTask
 from usechat.sources import as_source
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 PATIENCE = 30.0
 
@@ -68,7 +68,7 @@ class Worker:
         self.tasks = tasks or WaitingTasks()
 
     def begin(self, *messages: Any, identity: str = "ada", chat_id: str = "c1") -> OwnedTurn:
-        context = TurnContext(request(*messages, chat_id=chat_id), identity=Identity(identity))
+        context = TurnContext(TurnInput(request(*messages, chat_id=chat_id), identity=Identity(identity)))
         context.states = self._states
         return OwnedTurn(self.tasks, self._agent, context)
 

@@ -20,7 +20,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import PreparedRun, RunInfo, RunState
 from usechat.runs.settings import Conflict, Disconnect, Settings, Timeouts, cancel_after
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
@@ -127,7 +127,7 @@ async def start(runs: RunManager, agent: Agent, run_id: str = "r1", user_id: str
             yield word
 
     info = RunInfo(run_id, "c1", f"m-{run_id}", "7", user_id, b"someone".decode())  # no constant: another object
-    prepared = PreparedRun(info, TurnContext(asked(user_id=user_id)), options.get("continues"))
+    prepared = PreparedRun(info, TurnContext(TurnInput(asked(user_id=user_id))), options.get("continues"))
     return await runs.start(info, as_source(answer), prepared)
 
 
@@ -203,7 +203,9 @@ async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(
     reading = await start(runs, agent)
     stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, subject)
     with pytest.raises(ChatNotFound, match="No such chat"):
-        await runs.start(stranger, as_source(agent), PreparedRun(stranger, TurnContext(asked(user_id=user_id))))
+        await runs.start(
+            stranger, as_source(agent), PreparedRun(stranger, TurnContext(TurnInput(asked(user_id=user_id))))
+        )
     agent.go_on.set()
     assert (await read_all(reading), agent.stopped) == (WHOLE, 0)
 
@@ -212,7 +214,7 @@ async def test_a_continuation_that_is_sent_twice_may_attach() -> None:
     runs, agent = manager("attach"), Agent()
     infos = [RunInfo(f"r{number}", "c1", "m1", "7", user_message_digest="outputs") for number in (1, 2)]
     source = as_source(agent.__call__)
-    readings = [await runs.start(info, source, PreparedRun(info, TurnContext(asked()))) for info in infos]
+    readings = [await runs.start(info, source, PreparedRun(info, TurnContext(TurnInput(asked())))) for info in infos]
     agent.go_on.set()
     assert [await read_all(reading) for reading in readings] == [WHOLE, WHOLE]
 
@@ -229,8 +231,8 @@ async def test_a_request_that_asks_for_something_else_does_not_attach(other: Run
     runs, agent = manager("attach"), Agent()
     info = RunInfo("r1", "c1", "m1", "7", user_message_digest="outputs")
     source = as_source(agent.__call__)
-    first = await runs.start(info, source, PreparedRun(info, TurnContext(asked())))
-    second = asyncio.ensure_future(runs.start(other, source, PreparedRun(other, TurnContext(asked()))))
+    first = await runs.start(info, source, PreparedRun(info, TurnContext(TurnInput(asked()))))
+    second = asyncio.ensure_future(runs.start(other, source, PreparedRun(other, TurnContext(TurnInput(asked())))))
     await asyncio.sleep(0.02)
     assert not second.done()
     agent.go_on.set()
@@ -458,7 +460,7 @@ async def test_the_store_and_the_recorder_of_a_run_get_what_its_reader_gets(shar
     runs = manager(store=store)
     agent.go_on.set()
     info = RunInfo("r1", "c1", "m1", "7")
-    prepared = PreparedRun(info, TurnContext(asked()), recorder=recorder if recorded else None)
+    prepared = PreparedRun(info, TurnContext(TurnInput(asked())), recorder=recorder if recorded else None)
     reading = await runs.start(info, as_source(agent), prepared)
     read = b""
     async with asyncio.timeout(PATIENCE):
@@ -474,7 +476,7 @@ async def test_stop_closes_the_iterator_of_a_transport_before_it_returns() -> No
     remote = Remote()
     runs = manager()
     info = RunInfo("r1", "c1", "m1", "7")
-    reading = await runs.start(info, as_source(remote), PreparedRun(info, TurnContext(asked())))
+    reading = await runs.start(info, as_source(remote), PreparedRun(info, TurnContext(TurnInput(asked()))))
     await reading.read()
     await runs.stop(info)
     assert remote.closed

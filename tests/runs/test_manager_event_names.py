@@ -16,7 +16,7 @@ from usechat.runs.run import PreparedRun, RunInfo
 from usechat.runs.settings import Settings
 from usechat.runs.store import LOST
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 RUN = RunInfo("r1", "c1", "m1", "7")
 FRAME = re.compile(rb'event: (\S+)\ndata: \{"type":"([^"]+)".*\}\n\n')
@@ -46,7 +46,7 @@ async def start(runs: RunManager, go_on: asyncio.Event, continues: Any = None) -
 
     message = {"id": "u1", "role": "user", "parts": []}
     request = ChatRequest.parse({"id": "c1", "messages": [message]})
-    return await runs.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(request), continues))
+    return await runs.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(TurnInput(request)), continues))
 
 
 async def names_of(reading: Reading | None) -> list[str]:

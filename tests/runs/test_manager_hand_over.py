@@ -13,7 +13,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import PreparedRun, RunInfo
 from usechat.runs.settings import Conflict, Settings
 from usechat.sources import HandsOver
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 
 class Session:
@@ -40,7 +40,7 @@ def manager(conflict: Conflict = "reject") -> RunManager:
 
 async def ask(runs: RunManager, session: Session, text: str, user_id: str | None = None) -> Reading:
     message = {"id": user_id or text, "role": "user", "parts": [{"type": "text", "text": text}]}
-    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}))
+    turn = TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [message]})))
     info = RunInfo(f"run {text}", "c1", f"answer to {text}", "7", user_id or text)
     return await runs.start(info, session, PreparedRun(info, turn))
 
@@ -70,7 +70,6 @@ async def test_the_same_message_again_joins_the_answer_instead() -> None:
     first = await ask(runs, session, "first", "u1")
     again = await ask(runs, session, "first", "u1")
     assert session.handed_over == []
-    session.hand_over(
-        TurnContext(ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})).turn
-    )
+    request = ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})
+    session.hand_over(TurnContext(TurnInput(request)).turn)
     assert [await said(first), await said(again)] == ["about first", "about first"]

@@ -19,7 +19,7 @@ from usechat.runs.run import PreparedRun, RunInfo, RunState
 from usechat.runs.settings import Conflict
 from usechat.runs.turns import Dispatcher, QueuedTurn, TurnStatistics
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 INFO = RunInfo("r1", "c1", "m1", "7", "u1")
 STOPPED_EARLY = "answer to hi: one "
@@ -116,7 +116,7 @@ class Queue:
 
     async def offer(self, turn: QueuedTurn, *, after: str) -> RunInfo | None:
         await self.offers.wait()
-        active = await self._store.claim(turn.info, continues=turn.request.continues, after=after)
+        active = await self._store.claim(turn.info, continues=turn.input.request.continues, after=after)
         if active is None:
             self.waiting[turn.info.run_id] = turn
         return active
@@ -178,16 +178,16 @@ def dispatcher_to(queue: Queue) -> Dispatcher:
 
 
 async def start(manager: RunManager, agent: Agent, info: RunInfo = INFO, **options: Any) -> Reading:
-    return await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(asked()), **options))
+    return await manager.start(info, as_source(agent), PreparedRun(info, TurnContext(TurnInput(asked())), **options))
 
 
 async def queue_turn(manager: RunManager, info: RunInfo = INFO) -> Reading:
-    return await manager.start(info, None, PreparedRun(info, TurnContext(asked())))
+    return await manager.start(info, None, PreparedRun(info, TurnContext(TurnInput(asked()))))
 
 
 def adopt(manager: RunManager, queue: Queue, agent: Agent, **options: Any) -> None:
     turn = queue.waiting.pop("r1")
-    prepared = PreparedRun(turn.info, TurnContext(turn.request))
+    prepared = PreparedRun(turn.info, TurnContext(turn.input))
     manager.adopt(prepared, as_source(agent), chat_secret=turn.secret, **options)
 
 
@@ -588,7 +588,7 @@ async def test_two_requests_that_queue_a_turn_at_once_are_answered_by_one_run() 
     queue.offers.set()
     readings = await asyncio.gather(*requests)
     [turn] = queue.waiting.values()
-    agents.adopt(PreparedRun(turn.info, TurnContext(turn.request)), as_source(agent), chat_secret=None)
+    agents.adopt(PreparedRun(turn.info, TurnContext(turn.input)), as_source(agent), chat_secret=None)
     agent.go_on.set()
     assert [await read_all(reading) for reading in readings] == [WHOLE, WHOLE]
 
@@ -598,7 +598,7 @@ async def test_an_adopted_run_that_no_web_process_reads_is_stopped(monkeypatch: 
     store, agent = SharedRuns(), Agent()
     await store.claim(INFO)
     agents = worker(store, unread_timeout=0)
-    agents.adopt(PreparedRun(INFO, TurnContext(asked())), as_source(agent), chat_secret=None)
+    agents.adopt(PreparedRun(INFO, TurnContext(TurnInput(asked()))), as_source(agent), chat_secret=None)
     await until_stopped(store)
     assert agent.stopped == 1
 

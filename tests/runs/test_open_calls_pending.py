@@ -27,7 +27,7 @@ from usechat.runs.open_calls import (
 from usechat.runs.run import PreparedRun, Run, RunInfo
 from usechat.runs.settings import Settings
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 ASK = OpenCall(b"t1".decode(), "ask", input_digest({"a": 1}))  # the id is no constant: another object
@@ -108,7 +108,7 @@ async def answered(
     run = Run(
         PreparedRun(
             RunInfo("r1", "c1", "m1", sdk, subject="ada", open_calls=open_calls),
-            TurnContext(ChatRequest.parse({"id": "c1", "messages": messages})),
+            TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": messages}))),
             continues,
         ),
         Log(),
@@ -243,7 +243,7 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
     run = Run(
         PreparedRun(
             RunInfo("r1", "c1", "m1", "7", subject="ada"),
-            TurnContext(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
+            TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [USER, message]}))),
             message,
         ),
         Log(),

@@ -33,7 +33,7 @@ from usechat.runs.run import (
 )
 from usechat.runs.settings import Settings, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext, emit
+from usechat.turn import Turn, TurnContext, TurnInput, emit
 
 ASKED = ChatRequest.parse(
     {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
@@ -50,7 +50,7 @@ def make_run(
 ) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
-        PreparedRun(RunInfo("r1", "c1", "m1", sdk), TurnContext(ASKED)),
+        PreparedRun(RunInfo("r1", "c1", "m1", sdk), TurnContext(TurnInput(ASKED))),
         log or Log(),
         Settings(timeouts=timeouts or Timeouts(), on_error=on_error),
         on_end=ended.append,
@@ -479,7 +479,7 @@ async def test_an_answer_that_grows_too_long_is_stopped() -> None:
 
     log, ended = Log(), list[Run]()
     run = Run(
-        PreparedRun(RunInfo("r1", "c1", "m1", "7"), TurnContext(ASKED)),
+        PreparedRun(RunInfo("r1", "c1", "m1", "7"), TurnContext(TurnInput(ASKED))),
         log,
         Settings(maximum_run_bytes=10_000),
         on_end=ended.append,

@@ -14,7 +14,7 @@ from usechat.runs.open_calls import OpenCall, input_digest
 from usechat.runs.run import PreparedRun, Run, RunInfo, RunState
 from usechat.runs.settings import Settings
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 ASK = OpenCall("t1", "ask", input_digest({}))
 LOOK = OpenCall("t2", "look", input_digest({}))
@@ -40,7 +40,7 @@ def made() -> Run:
     return Run(
         PreparedRun(
             RunInfo("r1", "c1", "m1", "7", open_calls=(LOOK, REMOVE), given_calls=(ASK,)),
-            TurnContext(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
+            TurnContext(TurnInput(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]}))),
             MESSAGE,
         ),
         Log(),

@@ -19,7 +19,7 @@ from usechat.runs.run import Run
 from usechat.runs.settings import Settings
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import ChatTransport, as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 pytestmark = pytest.mark.slow
 
@@ -210,7 +210,7 @@ async def test_what_it_says_can_be_read_back_into_parts() -> None:
     agent = Agent()
     agent.go_on.set()
     answer_parts: list[parts.Part] = []
-    turn = TurnContext(asked())
+    turn = TurnContext(TurnInput(asked()))
     turn.connect(answer_parts.append)
     await as_source(made_of(agent)).drive(turn)
     assert "".join(part.text for part in answer_parts if isinstance(part, parts.Text)) == "hi: one two"

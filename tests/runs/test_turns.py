@@ -8,7 +8,7 @@ from usechat.runs.open_calls import OpenCall, secret_of_chat
 from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.turns import Dispatcher, QueuedTurn, TurnStatistics
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnInput
 
 INFO = RunInfo("r1", "c1", "m1", "7", "u1", "ada", open_calls=(OpenCall("t1", "look", "digest"),))
 MESSAGES = [
@@ -43,15 +43,17 @@ class Queue:
 @pytest.mark.parametrize(
     "turn",
     [
-        pytest.param(QueuedTurn(INFO, REQUEST), id="the least"),
+        pytest.param(QueuedTurn(INFO, TurnInput(REQUEST)), id="the least"),
         pytest.param(
             QueuedTurn(
                 INFO,
-                msgspec.structs.replace(REQUEST, pending_calls=frozenset({"t1", "t2"})),
-                identity=Identity("ada", {"role": "admin", "groups": ["a"]}, "a-token"),
-                headers={"accept-language": "de"},
-                path_params={"project": "p1"},
-                query={"sdk": "7"},
+                TurnInput(
+                    msgspec.structs.replace(REQUEST, pending_calls=frozenset({"t1", "t2"})),
+                    identity=Identity("ada", {"role": "admin", "groups": ["a"]}, "a-token"),
+                    headers={"accept-language": "de"},
+                    path_params={"project": "p1"},
+                    query={"sdk": "7"},
+                ),
                 secret="s3cret",
                 quotas=Quotas(requests_per_minute=3, bytes_per_day=5),
                 recording={"claim": {"run_id": "r1"}},
@@ -59,7 +61,7 @@ class Queue:
             id="everything",
         ),
         pytest.param(
-            QueuedTurn(INFO, ChatRequest(messages=[{"id": "u\ud800", "role": "user", "parts": []}])),
+            QueuedTurn(INFO, TurnInput(ChatRequest(messages=[{"id": "u\ud800", "role": "user", "parts": []}]))),
             id="half a character",
         ),
     ],
@@ -69,10 +71,11 @@ def test_what_is_written_is_what_is_read(turn: QueuedTurn) -> None:
 
 
 def test_fields_that_a_later_release_adds_are_ignored() -> None:
-    fields = msgspec.json.decode(QueuedTurn(INFO, REQUEST, identity=Identity("ada")).encode())
+    turn = QueuedTurn(INFO, TurnInput(REQUEST, Identity("ada")))
+    fields = msgspec.json.decode(turn.encode())
     for each in (fields, fields["info"], fields["request"], fields["identity"], fields["quotas"]):
         each["later"] = 1
-    assert QueuedTurn.decode(msgspec.json.encode(fields)) == QueuedTurn(INFO, REQUEST, identity=Identity("ada"))
+    assert QueuedTurn.decode(msgspec.json.encode(fields)) == turn
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"info": 1}'])
@@ -84,18 +87,18 @@ def test_anything_else_is_an_error(data: bytes) -> None:
 async def test_only_the_headers_on_the_list_leave_the_web_process() -> None:
     queue = Queue()
     headers = {"accept-language": "de", "authorization": "Bearer secret", "cookie": "secret"}
-    turn = TurnContext(REQUEST, identity=Identity("ada"), headers=headers, query={"q": "1"}).turn
+    turn_input = TurnInput(REQUEST, Identity("ada"), headers, query={"q": "1"})
     dispatcher = Dispatcher(queue, approval_secret="s3cret", quotas=Quotas(concurrent_runs=1))
-    assert await dispatcher.offer(INFO, turn, after="r0") is None
+    assert await dispatcher.offer(INFO, turn_input, after="r0") is None
     [(queued, after)] = queue.offered
-    assert (queued.headers, queued.query, after) == ({"accept-language": "de"}, {"q": "1"}, "r0")
+    assert (queued.input.headers, queued.input.query, after) == ({"accept-language": "de"}, {"q": "1"}, "r0")
     assert queued.quotas == Quotas(concurrent_runs=1)
 
 
 async def test_the_secret_of_a_chat_leaves_the_web_process_and_the_secret_of_all_chats_does_not() -> None:
     queue = Queue()
     dispatcher = Dispatcher(queue, approval_secret="s3cret", quotas=Quotas())
-    await dispatcher.offer(INFO, TurnContext(REQUEST).turn, after="")
+    await dispatcher.offer(INFO, TurnInput(REQUEST), after="")
     assert queue.offered[0][0].secret == secret_of_chat("s3cret", "c1", "ada")
     assert b"s3cret" not in queue.offered[0][0].encode()
 

@@ -11,14 +11,14 @@ from starlette.testclient import TestClient
 from tests.chats.talking import answer, texts, user
 from tests.server.sockets import Body
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 pytestmark = pytest.mark.external_agents
 
 
 async def lose_an_answer(database: Any) -> list[Any]:
     """Report a lost answer as the server does; return what is stored then."""
-    turn = TurnContext(ChatRequest(chat_id="c1", messages=[]), identity=Identity("")).turn
+    turn = TurnContext(TurnInput(ChatRequest(chat_id="c1", messages=[]), identity=Identity(""))).turn
     await database.save(answer("a9", "Half"), turn, "lost")
     stored: list[Any] = await database.load(turn)
     return stored

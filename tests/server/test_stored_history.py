@@ -29,7 +29,7 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp, Settings
 from usechat.server.hooks import NO_HOOKS
 from usechat.server.turns import StoredTurns
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 pytestmark = [pytest.mark.external_agents, pytest.mark.quick]
 
@@ -145,7 +145,7 @@ async def test_a_withdrawn_turn_keeps_the_files_of_the_message_that_it_continues
     manager = RunManager(MemoryRuns(), Settings())
     stored = StoredTurns(chats, manager, NO_HOOKS, file_bytes=0)
     copy = FileUrls("http://a/api/chat/c1/files/").write(message)
-    recorder = await stored.recorder_of(info, TurnContext(beginning.request), copy)
+    recorder = await stored.recorder_of(info, TurnContext(TurnInput(beginning.request)), copy)
     assert recorder is not None
     await recorder.finish(info)
     [_, again] = (await chats.load("c1", owner="ada")).messages

@@ -302,7 +302,8 @@ def without_doubtful_files(turn: Turn) -> Turn:
     """Return a turn with a note in the place of each file of earlier messages that not every model reads."""
     copied, new = copy.copy(turn), turn.request.last_user_message
     messages = [message if message is new else _with_notes(message) for message in turn.messages]
-    copied.request = msgspec.structs.replace(turn.request, messages=messages)
+    request = msgspec.structs.replace(turn.request, messages=messages)
+    copied.input = msgspec.structs.replace(turn.input, request=request)
     return copied
 
 

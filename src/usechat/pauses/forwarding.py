@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.encoded_turns import decode_json, encode_json, identity_of, request_of, turn_fields
+from usechat.encoded_turns import decode_json, encode_json, turn_fields, turn_input_of
 from usechat.errors import PublicError, StoreUnreachable, StreamFailed
 from usechat.ids import new_id
 from usechat.pauses.questions import ASKED, PAUSE_IS_GONE, answers_of
@@ -168,13 +168,7 @@ class _ForwardedTurn:
         self._parts: list[parts.Part] = []
         self._has_news = asyncio.Event()
         self._ending: dict[str, Any] | None = None
-        turn = message["turn"]
-        context = TurnContext(
-            request_of(turn["request"]),
-            identity=identity_of(turn["identity"]),
-            path_params=turn["path_params"],
-            query=turn["query"],
-        )
+        context = TurnContext(turn_input_of(message["turn"]))
         context.connect(self._say)
         if task is None:
             self.task_ended(PublicError(PAUSE_IS_GONE))
@@ -239,5 +233,4 @@ def _address_of(handle: str) -> str:
 
 def _fields_of(context: TurnContext) -> dict[str, Any]:
     """Return what another process needs to answer a turn. Headers may hold credentials, and stay here."""
-    turn = context.turn
-    return turn_fields(turn.request, identity=turn.identity, headers={}, path_params=turn.path_params, query=turn.query)
+    return turn_fields(msgspec.structs.replace(context.turn.input, headers={}))

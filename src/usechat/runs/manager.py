@@ -65,7 +65,7 @@ from usechat.runs.store import RunStore
 from usechat.runs.turns import Dispatcher
 from usechat.runs.views import Tail, View
 from usechat.sources import HandsOver, Source
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 __all__ = ["MakeRecorder", "Prepare", "Reading", "RunCallbacks", "RunManager"]
 
@@ -380,8 +380,8 @@ class RunManager:
         """Queue a turn and follow its run; return ``None`` if another request was faster."""
         assert self._dispatcher is not None
         assert prepared.recorder is None, "what another process says is not recorded here"
-        info, turn = prepared.info, prepared.context.turn
-        offer = self._dispatcher.offer(info, turn, after=after, recording=prepared.recording)
+        info = prepared.info
+        offer = self._dispatcher.offer(info, prepared.context.turn.input, after=after, recording=prepared.recording)
         offering = asyncio.ensure_future(offer)
         try:
             active = await asyncio.shield(offering)
@@ -408,7 +408,7 @@ class RunManager:
         """End a run whose turn no agent process has taken yet; return whether that was so."""
         if self._dispatcher is None or not await self._dispatcher.withdraw(info):
             return False
-        context = TurnContext(ChatRequest(chat_id=info.chat_id, messages=[]))
+        context = TurnContext(TurnInput(ChatRequest(chat_id=info.chat_id, messages=[])))
         continues = await self._store.continued(info)
         recorder = await self._callbacks.make_recorder(info, context, continues)
         run = self._make_run(PreparedRun(info, context, continues, recorder), self._chat_secret(info))

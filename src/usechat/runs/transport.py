@@ -17,7 +17,7 @@ from usechat.runs.run import PreparedRun, RunInfo, RunState, message_digest
 from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
 from usechat.sources import Source
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 __all__ = ["RunChatTransport"]
 
@@ -54,7 +54,8 @@ class RunChatTransport:
         )
         # The caller is trusted, as a page that calls the AI SDK's transports is: its tool outputs and approvals are
         # taken as they are. A server has checked those of its clients before, and put what is valid into the request.
-        reading = await self._manager.start(info, self._source, PreparedRun(info, TurnContext(request), continues))
+        prepared = PreparedRun(info, TurnContext(TurnInput(request)), continues)
+        reading = await self._manager.start(info, self._source, prepared)
         return _Chunks(reading, lambda: self._manager.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:

@@ -13,12 +13,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from usechat.encoded_turns import decode_json, encode_json, identity_of, request_of, turn_fields
-from usechat.protocol.request import ChatRequest
+from usechat.encoded_turns import decode_json, encode_json, turn_fields, turn_input_of
 from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo
-from usechat.turn import Identity, Turn
+from usechat.turn import TurnInput
 
 __all__ = ["FORWARDED_HEADERS", "Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
 
@@ -30,33 +29,22 @@ FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-r
 class QueuedTurn(msgspec.Struct, frozen=True):
     """Everything that an agent process needs for a turn.
 
-    ``headers`` are those that the queue forwards, with lower-case names. ``secret`` is the chat's own secret, with
-    which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted. ``recording``
-    is what the agent process needs to record the answer in a chat store, if the web process has begun to.
+    The headers of ``input`` are those that the queue forwards, with lower-case names. ``secret`` is the chat's own
+    secret, with which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted.
+    ``recording`` is what the agent process needs to record the answer in a chat store, if the web process has begun to.
     """
 
     info: RunInfo
-    request: ChatRequest
-    identity: Identity | None = None
-    headers: Mapping[str, str] = {}
-    path_params: Mapping[str, Any] = {}
-    query: Mapping[str, str] = {}
+    input: TurnInput
     secret: str | None = None
     quotas: Quotas = Quotas()
     recording: Mapping[str, Any] | None = None
 
     def encode(self) -> bytes:
         """Return the turn as JSON. What is not JSON in claims and path parameters is converted (``docs/values.md``)."""
-        turn = turn_fields(
-            self.request,
-            identity=self.identity,
-            headers=self.headers,
-            path_params=self.path_params,
-            query=self.query,
-        )
         fields = {
             "info": msgspec.to_builtins(self.info),
-            **turn,
+            **turn_fields(self.input),
             "secret": self.secret,
             "quotas": msgspec.to_builtins(self.quotas),
             "recording": self.recording,
@@ -72,11 +60,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
         fields = decode_json(data)
         return cls(
             info=msgspec.convert(fields["info"], RunInfo),
-            request=request_of(fields["request"]),
-            identity=identity_of(fields["identity"]),
-            headers=fields["headers"],
-            path_params=fields["path_params"],
-            query=fields["query"],
+            input=turn_input_of(fields),
             secret=fields["secret"],
             quotas=msgspec.convert(fields["quotas"], Quotas),
             recording=fields.get("recording"),
@@ -130,17 +114,14 @@ class Dispatcher:
         self.withdraw = queue.withdraw
 
     async def offer(
-        self, info: RunInfo, turn: Turn, *, after: str, recording: Mapping[str, Any] | None = None
+        self, info: RunInfo, turn_input: TurnInput, *, after: str, recording: Mapping[str, Any] | None = None
     ) -> RunInfo | None:
         """Claim the chat and queue the turn; return the run that prevents it."""
-        forwarded = self._queue.forwarded_headers
+        headers = turn_input.headers
+        forwarded = {name: headers[name] for name in self._queue.forwarded_headers if name in headers}
         queued = QueuedTurn(
             info=info,
-            request=turn.request,
-            identity=turn.identity,
-            headers={name: turn.headers[name] for name in forwarded if name in turn.headers},
-            path_params=turn.path_params,
-            query=turn.query,
+            input=msgspec.structs.replace(turn_input, headers=forwarded),
             secret=secret_of_chat(self._approval_secret, info.chat_id, info.subject),
             quotas=self._quotas,
             recording=recording,

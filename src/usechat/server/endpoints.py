@@ -85,7 +85,7 @@ from usechat.server.turns import StoredTurns, report_lost
 from usechat.server.uvicorn import UvicornServer
 from usechat.sources import FactorySource, FunctionSource, Reachable, Servable, as_source, is_factory
 from usechat.threads import AgentThreads
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
 __all__ = ["Endpoints", "ServedChats", "chat_response"]
 
@@ -324,7 +324,10 @@ class Endpoints:
             subject=identity.subject,
         )
 
-        make_context = partial(self._context, request, identity)
+        turn_input = TurnInput(
+            chat_request, identity, RequestHeaders(request.scope), request.path_params, request.query_params
+        )
+        make_context = partial(self._context, turn_input)
         agent = await self._agent_for(chat_request, identity)
         source = await self._agents.open(agent)
         if source is not None and isinstance(source, Reachable):
@@ -365,29 +368,14 @@ class Endpoints:
             chat_agent, message_agent = await self.stored.agents_of(chat_request, identity.subject)
         return self._agents.choose(chat_request.body, chat_agent=chat_agent, message_agent=message_agent)
 
-    def _context(self, request: Request, identity: Identity, chat_request: ChatRequest) -> TurnContext:
-        return TurnContext(
-            chat_request,
-            identity=identity,
-            headers=RequestHeaders(request.scope),
-            path_params=request.path_params,
-            query=request.query_params,
-            observer=self.observer,
-            threads=self.threads,
-        )
+    def _context(self, turn_input: TurnInput, chat_request: ChatRequest) -> TurnContext:
+        turn_input = msgspec.structs.replace(turn_input, request=chat_request)
+        return TurnContext(turn_input, observer=self.observer, threads=self.threads)
 
     def _context_of(self, turn: QueuedTurn, chat_request: ChatRequest) -> TurnContext:
         """Return the context of a turn that a process has begun which died."""
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
-        return TurnContext(
-            chat_request,
-            identity=turn.identity,
-            headers=RequestHeaders({"headers": headers}),
-            path_params=turn.path_params,
-            query=turn.query,
-            observer=self.observer,
-            threads=self.threads,
-        )
+        turn_input = msgspec.structs.replace(turn.input, headers=RequestHeaders.of(turn.input.headers))
+        return self._context(turn_input, chat_request)
 
     async def _prepare(
         self, chat_request: ChatRequest, info: RunInfo, make_context: MakeContext, latest: RunInfo | None

@@ -28,7 +28,7 @@ from usechat.runs.run import RunInfo
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import as_source
 from usechat.threads import AgentThreads
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
 __all__ = [
     "NO_HOOKS",
@@ -111,7 +111,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
 
     async def lost(self, message: UIMessage, chat_id: str, owner: str) -> None:
         """Report the answer of a worker that died. Of its turn only the chat and its owner are known."""
-        context = TurnContext(ChatRequest(chat_id=chat_id, messages=[]), identity=Identity(owner))
+        context = TurnContext(TurnInput(ChatRequest(chat_id=chat_id, messages=[]), Identity(owner)))
         await self.finished(message, context.turn, "lost")
 
     async def _report(self, hook: Callable[..., Any], *arguments: Any, what: str, chat_id: str) -> None:

@@ -224,7 +224,7 @@ class Recovering:
     ) -> None:
         """End an answer that needs no agent any more."""
         answer = await self._store.finish(orphan.claim, message, outcome) or message
-        context = self._make_context(turn, turn.request)
+        context = self._make_context(turn, turn.input.request)
         await self._stored.hooks.finished(files.write(answer), context.turn, outcome)
 
     async def _start(self, orphan: Orphan, turn: QueuedTurn, recovery: Recovery, files: FileUrls) -> StoredAnswer:
@@ -234,10 +234,10 @@ class Recovering:
             raise RequestError("The agent of this answer is not served any more.")
         message = recovery.message if recovery.message["parts"] else None
         request = msgspec.structs.replace(
-            turn.request,
+            turn.input.request,
             messages=[*orphan.history, *([] if message is None else [message])],
             message_id=None if message is None else message["id"],
-            trigger=turn.request.trigger if message is None else "submit-message",
+            trigger=turn.input.request.trigger if message is None else "submit-message",
             pending_calls=frozenset(),
         )
         request = await self._stored.with_files(await self._stored.for_agent(request, files), files)

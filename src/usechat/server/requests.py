@@ -323,6 +323,11 @@ class RequestHeaders(Mapping[str, str]):
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self._headers: list[tuple[bytes, bytes]] = scope["headers"]
 
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> "RequestHeaders":
+        """Return the headers of a request that another process received; their names are in lower case."""
+        return cls({"headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]})
+
     def __getitem__(self, name: str) -> str:
         raw_name = name.lower().encode("latin-1", "replace")
         for header, value in self._headers:

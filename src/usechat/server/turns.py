@@ -52,7 +52,7 @@ from usechat.server.requests import chat_key
 from usechat.server.stored_answer import StoredAnswer
 from usechat.sources import HandsOver, Source
 from usechat.threads import contained
-from usechat.turn import Turn, TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 __all__ = ["RecordedRun", "StoredTurns", "report_lost"]
 
@@ -184,7 +184,7 @@ class StoredTurns:
         """
         await self._opened()
         expires: float | None = None
-        turn = "" if source is None else _encoded(info, make_context(request).turn, files)
+        turn = "" if source is None else _encoded(info, make_context(request).turn.input, files)
         while True:
             beginning = await self.store.begin(
                 request,
@@ -347,7 +347,9 @@ class StoredTurns:
         async def begin() -> None:
             if entry.is_new:
                 self._entitle(request, files, recorder)
-            context.turn.request = await self.with_files(request, files)
+            turn_input = context.turn.input
+            with_files = await self.with_files(request, files)
+            context.turn.input = msgspec.structs.replace(turn_input, request=with_files)
 
         return RecordedRun(_TakingOver(source, recorder, begin), recorder, frozenset(entry.known_ids))
 
@@ -494,18 +496,16 @@ class _TakingOver:
         await self._source.drive(context)
 
 
-def _encoded(info: RunInfo, turn: Turn, files: FileUrls) -> str:
+def _encoded(info: RunInfo, turn_input: TurnInput, files: FileUrls) -> str:
     """Return a turn as a process needs it that continues its answer: without its messages, and without credentials."""
-    identity = turn.identity
-    queued = QueuedTurn(
-        info=info,
-        request=msgspec.structs.replace(turn.request, messages=[]),
+    identity, headers = turn_input.identity, turn_input.headers
+    stored = msgspec.structs.replace(
+        turn_input,
+        request=msgspec.structs.replace(turn_input.request, messages=[]),
         identity=None if identity is None else msgspec.structs.replace(identity, token=None),
-        headers={name: turn.headers[name] for name in FORWARDED_HEADERS if name in turn.headers},
-        path_params=turn.path_params,
-        query=turn.query,
-        recording={"files": files.prefix},
+        headers={name: headers[name] for name in FORWARDED_HEADERS if name in headers},
     )
+    queued = QueuedTurn(info, stored, recording={"files": files.prefix})
     return queued.encode().decode()
 
 

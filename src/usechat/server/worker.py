@@ -180,19 +180,11 @@ class AgentWorker:
     def _begin(self, taken_turn: "TakenTurn", source: Source) -> None:
         turn = taken_turn.turn
         self._taken_turns[taken_turn.info.run_id] = taken_turn
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
-        context = TurnContext(
-            turn.request,
-            identity=turn.identity,
-            headers=RequestHeaders({"headers": headers}),
-            path_params=turn.path_params,
-            query=turn.query,
-            observer=self._observer,
-            threads=self._threads,
-        )
+        turn_input = msgspec.structs.replace(turn.input, headers=RequestHeaders.of(turn.input.headers))
+        context = TurnContext(turn_input, observer=self._observer, threads=self._threads)
         run = self._recorded(taken_turn, context, source)
         self._manager.adopt(
-            PreparedRun(taken_turn.info, context, turn.request.continues, run.recorder, taken_ids=run.taken_ids),
+            PreparedRun(taken_turn.info, context, turn_input.request.continues, run.recorder, taken_ids=run.taken_ids),
             run.source,
             chat_secret=turn.secret,
             stop=taken_turn.stop,
@@ -202,7 +194,7 @@ class AgentWorker:
         """Return how a turn is answered and recorded."""
         turn, info = taken_turn.turn, taken_turn.info
         if turn.recording is None:
-            return RecordedRun(source, self._hooks.recorder(info, context.turn, turn.request.continues))
+            return RecordedRun(source, self._hooks.recorder(info, context.turn, turn.input.request.continues))
         if self._stored is None:
             return RecordedRun(_CannotRecord(InvalidSetting(_NO_STORE)))
         try:

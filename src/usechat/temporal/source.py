@@ -170,13 +170,8 @@ class TemporalSource:
     async def _begin(self, client: "Client", context: TurnContext) -> _Handle:
         turn = context.turn
         workflow_id = f"usechat/{thread_id(turn)}/{context.run_id}"
-        argument = turn_fields(
-            turn.request,
-            identity=None if turn.identity is None else Identity(turn.identity.subject),
-            headers={},
-            path_params=turn.path_params,
-            query=turn.query,
-        )
+        identity = None if turn.identity is None else Identity(turn.identity.subject)
+        argument = turn_fields(msgspec.structs.replace(turn.input, identity=identity, headers={}))
         try:
             return await client.start_workflow(
                 self._workflow,

@@ -21,7 +21,7 @@ import msgspec
 
 from usechat.adapters.conversation import TOOL_FAILED
 from usechat.chats.recovery import UNKNOWN_OUTCOME
-from usechat.encoded_turns import identity_of, request_of
+from usechat.encoded_turns import turn_input_of
 from usechat.errors import MissingDependency, PublicError
 from usechat.protocol.parts import ApprovalRequest, ToolCall, ToolError, ToolResult
 from usechat.protocol.request import ApprovalAnswer, ToolOutput
@@ -85,13 +85,7 @@ def turn_of(argument: Any) -> Turn:
     ... async def think(argument: dict):
     ...     return turn_of(argument).text
     """
-    fields = dict(argument)
-    return TurnContext(
-        request_of(fields["request"]),
-        identity=identity_of(fields["identity"]),
-        path_params=fields["path_params"],
-        query=fields["query"],
-    ).turn
+    return TurnContext(turn_input_of(argument)).turn
 
 
 class WorkflowAnswer:

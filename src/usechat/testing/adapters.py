@@ -21,7 +21,7 @@ from usechat.runs.run import PreparedRun, Run, RunInfo, RunState
 from usechat.runs.settings import Settings
 from usechat.server.observers.observer import Observer
 from usechat.sources import AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 __all__ = ["check_adapter"]
 
@@ -87,7 +87,8 @@ async def _events_of(source: AdapterSource[Any], text: str) -> list[Any]:
 
 def _context(text: str, observer: Observer | None = None) -> TurnContext:
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}
-    return TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}), observer=observer or Observer())
+    turn_input = TurnInput(ChatRequest.parse({"id": "c1", "messages": [message]}))
+    return TurnContext(turn_input, observer=observer or Observer())
 
 
 class _Case(msgspec.Struct, frozen=True):

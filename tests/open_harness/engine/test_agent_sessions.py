@@ -14,7 +14,7 @@ from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Identity, TurnContext
+from usechat.turn import Identity, TurnContext, TurnInput
 
 CHAT: Final = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.input.message }}"}})
 PATIENCE: Final = 30.0
@@ -58,7 +58,7 @@ async def test_who_asks_in_the_turn_that_runs_is_the_owner() -> None:
     request = ChatRequest(chat_id="c1", messages=[{"id": "1", "role": "user", "parts": []}])
 
     async def ask(subject: str) -> Any:
-        TurnContext(request, identity=Identity(subject)).enter()
+        TurnContext(TurnInput(request, identity=Identity(subject))).enter()
         _, snapshot = await run(CHAT, turn("hi"), store=store, registry=script.registry)
         return snapshot["owner"]
 
@@ -204,7 +204,7 @@ async def test_an_edited_message_that_went_to_a_flow_which_had_begun_is_forgotte
         request = ChatRequest(chat_id="c1", messages=[{"id": "m2", "role": "user", "parts": []}])
 
         async def resume() -> None:
-            TurnContext(request).enter()
+            TurnContext(TurnInput(request)).enter()
             await runtime.resume("Faster.")
 
         await asyncio.create_task(resume())

@@ -22,7 +22,7 @@ from usechat.open_harness.engine.processes import this_process
 from usechat.open_harness.flow.reading import load_flow
 from usechat.protocol.chunks import Chunk, ErrorChunk, TextDeltaChunk
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 PATIENCE = 60
 
@@ -167,7 +167,7 @@ async def test_regenerating_on_another_worker_stops_the_flow(stores: list[Sqlite
 
 
 def turn_of(request: ChatRequest) -> Turn:
-    return TurnContext(request).turn
+    return TurnContext(TurnInput(request)).turn
 
 
 async def test_a_run_without_a_sign_of_the_turn_that_shows_it_is_stopped(

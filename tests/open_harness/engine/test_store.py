@@ -21,7 +21,7 @@ from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
 from usechat.open_harness.runtime_protocol import Snapshot
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext
+from usechat.turn import TurnContext, TurnInput
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,7 +69,7 @@ def test_after_a_crash_the_next_message_goes_on_with_the_run_that_was_running(tm
 
     async def go_on() -> Snapshot:
         request = ChatRequest.parse({"id": "c", "messages": [user("go on")]})
-        runtime = await FlowRuntimes(crashing.FLOW, store=store)(TurnContext(request).turn)
+        runtime = await FlowRuntimes(crashing.FLOW, store=store)(TurnContext(TurnInput(request)).turn)
         return await runtime.resume("go on")
 
     with SqliteRunStore(path) as store:
@@ -83,7 +83,7 @@ async def test_a_regenerated_answer_is_a_run_of_its_own() -> None:
     runtimes = FlowRuntimes(flow(constant("a")), store=store)
     for trigger, status in (("submit-message", "paused"), ("regenerate-message", "idle")):
         request = ChatRequest.parse({"id": "c", "messages": [user("hi")], "trigger": trigger})
-        assert (await runtimes(TurnContext(request).turn)).get_snapshot()["status"] == status
+        assert (await runtimes(TurnContext(TurnInput(request)).turn)).get_snapshot()["status"] == status
 
 
 def user(text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from usechat.runs.redis.store import TOO_LARGE
 from usechat.runs.run import PreparedRun, RunInfo, RunState
 from usechat.runs.settings import Settings
 from usechat.sources import as_source
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Turn, TurnContext, TurnInput
 
 
 async def test_a_reader_gets_all_so_far_at_once_then_what_follows(workers: Workers) -> None:
@@ -179,7 +179,7 @@ async def test_people_see_why_a_run_that_became_too_large_has_ended(workers: Wor
     manager = RunManager(workers.store(maximum_bytes=10_000), Settings())
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     request = ChatRequest.parse({"id": "c1", "messages": [message]})
-    reading = await manager.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(request)))
+    reading = await manager.start(RUN, as_source(agent), PreparedRun(RUN, TurnContext(TurnInput(request))))
     stream = b""
     async with asyncio.timeout(PATIENCE):
         while isinstance(frames := await reading.read(), bytes):

@@ -16,14 +16,15 @@ from usechat.runs.redis.turns import RedisTurns, TakenTurn
 from usechat.runs.remote_runs import RemoteRuns
 from usechat.runs.run import RunState
 from usechat.runs.turns import QueuedTurn, TurnStatistics
+from usechat.turn import TurnInput
 
 REQUEST = ChatRequest.parse({"messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]})
-TURN = QueuedTurn(RUN, REQUEST)
+TURN = QueuedTurn(RUN, TurnInput(REQUEST))
 QUEUE = "my_app:agent"
 
 
 def turn_of(number: int) -> QueuedTurn:
-    return QueuedTurn(msgspec.structs.replace(RUN, run_id=f"r{number}", chat_id=f"c{number}"), REQUEST)
+    return QueuedTurn(msgspec.structs.replace(RUN, run_id=f"r{number}", chat_id=f"c{number}"), TurnInput(REQUEST))
 
 
 class Tier:
@@ -115,7 +116,7 @@ async def test_a_process_takes_no_more_than_it_has_room_for(tier: Tier) -> None:
 
 async def test_a_chat_that_is_busy_queues_nothing(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
-    second = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), REQUEST)
+    second = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), TurnInput(REQUEST))
     assert await tier.web.offer(second, after="") == RUN
     assert (await tier.web.statistics()).waiting == 1
 
@@ -421,7 +422,7 @@ async def test_a_turn_that_cannot_be_queued_leaves_no_busy_chat(tier: Tier, monk
         with pytest.raises(StoreUnreachable):
             await tier.web.offer(TURN, after="")
     assert await state(tier.web) is RunState.FAILED
-    again = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), REQUEST)
+    again = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), TurnInput(REQUEST))
     assert await tier.web.offer(again, after="r1") is None
 
 

@@ -107,7 +107,7 @@ class RedisTurns:
         ``after`` is the id of the run that the caller knows as the chat's last one (``""`` for none).
         """
         encoded = turn.encode()
-        active = await self.runs.claim_waiting(turn.info, continues=turn.request.continues, after=after)
+        active = await self.runs.claim_waiting(turn.info, continues=turn.input.request.continues, after=after)
         if active is not None:
             return active
         try:
