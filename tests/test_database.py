@@ -18,9 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from tests.postgres_server import postgres_server
 from usechat import database
 from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
+from usechat.agent_ops.errors import UnusableDirectory
 from usechat.chats import SqlChats
 from usechat.database import Schema
-from usechat.errors import UnusableChats, UnusableDirectory
+from usechat.errors import UnusableChats
 
 
 async def open_and_close(path: Path) -> None:

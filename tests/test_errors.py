@@ -3,12 +3,14 @@ import builtins
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import usechat
 from tests.syntax_trees import nodes_of
 from usechat import errors
+from usechat.agent_ops import errors as session_errors
 from usechat.errors import (
     InvalidChunk,
     InvalidMessages,
@@ -22,15 +24,17 @@ from usechat.errors import (
     UnknownRelease,
     UsechatError,
 )
+from usechat.open_harness import errors as flow_errors
 
 pytestmark = [pytest.mark.core, pytest.mark.quick]
 
 EXCEPTIONS = {
     name for name, member in vars(builtins).items() if inspect.isclass(member) and issubclass(member, BaseException)
 }
-EXCEPTIONS |= set(errors.__all__)
+MODULES = (errors, flow_errors, session_errors)
+EXCEPTIONS |= {name for module in MODULES for name in module.__all__}
 
-CLASSES = [getattr(errors, name) for name in errors.__all__]
+CLASSES = [getattr(module, name) for module in MODULES for name in module.__all__]
 
 
 def needs_no_words(error: type[Exception]) -> bool:
@@ -39,9 +43,9 @@ def needs_no_words(error: type[Exception]) -> bool:
     return issubclass(error, RequestError) and own is not None and len(inspect.signature(own).parameters) == 1
 
 
-def drawn_tree() -> dict[str, str | None]:
-    """Return each class that the module's docstring draws, with the one it hangs from."""
-    tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
+def drawn_tree(module: ModuleType) -> dict[str, str | None]:
+    """Return each class that a module's docstring draws, with the one it hangs from."""
+    tree = "UsechatError\n" + inspect.cleandoc(module.__doc__ or "").partition("\nUsechatError\n")[2]
     parents: dict[str, str | None] = {}
     branch: list[tuple[int, str]] = []
     for line in tree.splitlines():
@@ -53,9 +57,11 @@ def drawn_tree() -> dict[str, str | None]:
     return parents
 
 
-def test_the_tree_is_drawn_as_it_is() -> None:
-    actual = {error.__name__: error.__bases__[0].__name__ for error in CLASSES}
-    assert drawn_tree() == actual | {"UsechatError": None}
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_tree_is_drawn_as_it_is(module: ModuleType) -> None:
+    tree = drawn_tree(module)
+    drawn = {name: getattr(module, name).__mro__[1].__name__ if name != "UsechatError" else None for name in tree}
+    assert (tree, [name for name in module.__all__ if name not in tree]) == (drawn, [])
 
 
 @pytest.mark.parametrize("refusal", [error for error in CLASSES if needs_no_words(error)])
@@ -97,7 +103,7 @@ def test_a_missing_dependency_comes_with_its_remedy() -> None:
 
 
 def test_every_error_class_of_the_package_is_in_the_tree() -> None:
-    """Private ones, which never leave their module, excepted."""
+    """Private ones, which never leave their module, excepted; flows and agent sessions have trees of their own."""
     elsewhere = {
         node.name
         for module in Path(usechat.__file__).parent.rglob("*.py")
@@ -128,10 +134,10 @@ def test_what_is_missing_from_an_installation_is_told_with_its_remedy() -> None:
         ),
         (errors.StoreUnreachable(), "The run store cannot be reached.", {}),
         (errors.ChatsUnreachable(), "The chat database cannot be reached.", {}),
-        (errors.Unreachable(), "The flow cannot be reached at the moment. Please try again later.", {}),
-        (errors.InvalidFlow("a.yaml", ["x"]), "a.yaml: 1 problem\n  x", {"problems": ("x",)}),
-        (errors.InvalidFlow("a.yaml", ["x", "y"]), "a.yaml: 2 problems\n  x\n  y", {"problems": ("x", "y")}),
-        (errors.AgentFailed("timeout", "Too slow."), "Too slow.", {"error_type": "timeout"}),
+        (flow_errors.Unreachable(), "The flow cannot be reached at the moment. Please try again later.", {}),
+        (flow_errors.InvalidFlow("a.yaml", ["x"]), "a.yaml: 1 problem\n  x", {"problems": ("x",)}),
+        (flow_errors.InvalidFlow("a.yaml", ["x", "y"]), "a.yaml: 2 problems\n  x\n  y", {"problems": ("x", "y")}),
+        (flow_errors.AgentFailed("timeout", "Too slow."), "Too slow.", {"error_type": "timeout"}),
     ],
 )
 def test_errors_say_what_happened_and_have_fields(error: Exception, text: str, fields: dict[str, object]) -> None:

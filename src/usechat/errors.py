@@ -1,4 +1,6 @@
-"""Every error of usechat that users see, in one tree. The type says whose fault it is, the text what would help.
+"""The errors of usechat that users see, in one tree. The type says whose fault it is, the text what would help.
+
+Those of flows are in :mod:`usechat.open_harness.errors`, those of agent sessions in :mod:`usechat.agent_ops.errors`.
 
 UsechatError
 ├── ProtocolError                 chunk_type, chunk_id
@@ -17,8 +19,7 @@ UsechatError
 │   ├── RequestRefused            it answered with a status that is no success (``status``, ``body``)
 │   └── NotAStream                it answered with something that is no UI message stream
 ├── PublicError                   a failure whose text the user may read
-│   ├── UnknownOutcome            a process died in a step of an agent function (``step``)
-│   └── Unreachable               a remote flow cannot be reached
+│   └── UnknownOutcome            a process died in a step of an agent function (``step``)
 ├── RequestError                  status: an HTTP status for the client, and a sentence
 │   ├── InvalidRequest            400: not a chat request
 │   │   └── AmbiguousLength       400: the request has two lengths
@@ -38,17 +39,14 @@ UsechatError
 │   ├── AgentUnreachable          503: what runs the agent does not answer
 │   ├── TooManyWaiting            503: too many turns wait for an agent process
 │   ├── ChatsUnreachable          503: the chat store does not answer
-│   ├── CannotCheckTokens         503: the token file is broken
-│   └── AccessUnknown             503: the session directory does not answer
+│   └── CannotCheckTokens         503: the token file is broken
 ├── InvalidMessages               a message history that the AI SDK would refuse
 ├── UnknownRelease                an ``sdk`` that names no AI SDK release (also a ValueError)
 ├── InvalidSetting                an argument or option that makes no sense (also a ValueError)
 │   ├── InvalidAddress            a URL of the wrong kind
 │   ├── UnknownRule               a text that names no ``--auth`` rule
-│   ├── UnknownAccess             a text that names no ``--access`` rule
 │   └── UnusableKey               a key that cannot check signatures safely
 ├── CannotAnswer                  an object that cannot answer a chat (also a TypeError)
-├── InvalidFlow                   a flow file that cannot run (also a ValueError)
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
@@ -59,33 +57,15 @@ UsechatError
 │   ├── CannotServe               options that contradict each other
 │   ├── CannotListen              the address is taken or unknown
 │   ├── CannotJudge               nothing to check, or it cannot be read
-│   ├── CannotUseModel            the demo's model is unknown, or lacks something
 │   ├── UnusableFile              a file that cannot be read, or does not hold what it should
-│   ├── UnusableDirectory         a session database that cannot be used
 │   ├── UnusableChats             a chat database that cannot be used
 │   ├── PageMissing               the chat page was not built
 │   └── LibraryMissing            the documentation is not in this installation
-├── NodeError                     a node of a flow failed
-│   ├── NodeFailed                its input, its list or the edge into it is at fault
-│   ├── NodeTimedOut              it took longer than its policy allows
-│   ├── ToolTimedOut              one of its tools took too long
-│   ├── AgentFailed               its agent failed (``error_type``)
-│   └── ExpressionFailed          a JSONata expression failed
-├── NotResumable                  a flow run that has ended, or is running, cannot be started
-├── StoreClosed                   a store of flow runs was used after it was closed
-├── SessionUnreachable            an agent session's socket could not be opened
-├── SessionClosed                 an agent session's socket was closed
-├── TooManySockets                an agent session has as many sockets as it may
 ├── UnreadableFrame               a WebSocket frame that names no request
 └── FalseEncoding                 bytes that are not what ``content-encoding`` says
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 __all__ = [
-    "AccessUnknown",
-    "AgentFailed",
     "AgentUnreachable",
     "AmbiguousLength",
     "AnswerTimedOut",
@@ -96,7 +76,6 @@ __all__ = [
     "CannotLoad",
     "CannotServe",
     "CannotStart",
-    "CannotUseModel",
     "ChatBusy",
     "ChatChanged",
     "ChatExists",
@@ -105,13 +84,11 @@ __all__ = [
     "ClaimLost",
     "ClientLeft",
     "ConnectionLost",
-    "ExpressionFailed",
     "FalseEncoding",
     "FileTooLarge",
     "ForeignOrigin",
     "InvalidAddress",
     "InvalidChunk",
-    "InvalidFlow",
     "InvalidFrame",
     "InvalidJSON",
     "InvalidMessages",
@@ -120,11 +97,7 @@ __all__ = [
     "LibraryMissing",
     "LocalProtocolError",
     "MissingDependency",
-    "NodeError",
-    "NodeFailed",
-    "NodeTimedOut",
     "NotAStream",
-    "NotResumable",
     "PageMissing",
     "ProtocolError",
     "PublicError",
@@ -134,31 +107,23 @@ __all__ = [
     "RequestTimeout",
     "RequestTooLarge",
     "RunLost",
-    "SessionClosed",
-    "SessionUnreachable",
     "ShuttingDown",
-    "StoreClosed",
     "StoreUnreachable",
     "StreamFailed",
     "TaskExited",
     "TooManyRequests",
-    "TooManySockets",
     "TooManyWaiting",
-    "ToolTimedOut",
     "TransportError",
     "UIMessageStreamError",
     "Unauthenticated",
-    "UnknownAccess",
     "UnknownChunkType",
     "UnknownEvent",
     "UnknownOutcome",
     "UnknownRelease",
     "UnknownRule",
     "Unprocessable",
-    "Unreachable",
     "UnreadableFrame",
     "UnusableChats",
-    "UnusableDirectory",
     "UnusableFile",
     "UnusableKey",
     "UsechatError",
@@ -378,13 +343,6 @@ class UnknownOutcome(PublicError):
         self.step = step
 
 
-class Unreachable(PublicError):
-    """A remote flow cannot be reached. The page shows the text; the cause is in the log."""
-
-    def __init__(self) -> None:
-        super().__init__("The flow cannot be reached at the moment. Please try again later.")
-
-
 class Unauthenticated(RequestError):
     """401: the request has no valid credentials.
 
@@ -519,15 +477,6 @@ class CannotCheckTokens(RequestError):
     status = 503
 
 
-class AccessUnknown(RequestError):
-    """503: the session directory does not answer, so that nobody's role is known and every request is refused.
-
-    An ``AccessRule`` raises it.
-    """
-
-    status = 503
-
-
 class InvalidSetting(UsechatError, ValueError):
     """An argument or option that makes no sense. The text says which, and what would be right."""
 
@@ -543,10 +492,6 @@ class UnknownRule(InvalidSetting):
     """
 
 
-class UnknownAccess(InvalidSetting):
-    """A text that names no ``--access`` rule. The text lists the rules."""
-
-
 class UnusableKey(InvalidSetting):
     """A key that cannot check signatures, or not safely: too short, private, or of an unknown kind.
 
@@ -559,18 +504,6 @@ class CannotAnswer(UsechatError, TypeError):
 
     Raised by ``ChatApp``, ``chat_response`` and ``AgentClient`` when they get the object, before any request.
     """
-
-
-class InvalidFlow(UsechatError, ValueError):
-    """A flow that cannot run. ``problems`` and the text hold everything that is wrong with it.
-
-    Raised by ``load_flow`` and ``FlowRuntime``.
-    """
-
-    def __init__(self, name: str, problems: Sequence[Any]) -> None:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        super().__init__("\n".join([f"{name}: {count}", *(f"  {problem}" for problem in problems)]))
-        self.problems = tuple(problems)
 
 
 class UnknownEvent(UsechatError):
@@ -629,19 +562,8 @@ class CannotJudge(CannotStart):
     """There is nothing to check, or it cannot be read, or it is too large to check. The text says which."""
 
 
-class CannotUseModel(CannotStart):
-    """The model of ``usechat demo`` is unknown, or something that it needs is missing, such as a key."""
-
-
 class UnusableFile(CannotStart):
     """A file that cannot be read or written, or does not hold what it should. The text names file and line."""
-
-
-class UnusableDirectory(CannotStart):
-    """The session database cannot be used, or its tables are old. The text never repeats a password.
-
-    ``usechat sessions migrate`` upgrades the tables.
-    """
 
 
 class UnusableChats(CannotStart):
@@ -663,60 +585,6 @@ class LibraryMissing(CannotStart):
 
     def __init__(self) -> None:
         super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
-
-
-class NodeError(UsechatError):
-    """A node of a flow failed. The node's policy decides whether it is retried, and whether the flow continues."""
-
-
-class NodeFailed(NodeError):
-    """A node cannot run: its input, its list or the edge into it is at fault. The text says which."""
-
-
-class NodeTimedOut(NodeError):
-    """A node took longer than ``timeoutMs`` of its policy."""
-
-
-class ToolTimedOut(NodeError):
-    """A tool took longer than its agent allows."""
-
-
-class AgentFailed(NodeError):
-    """The agent of a node failed. Raise it in ``Provider.execute``.
-
-    ``error_type`` is ``timeout``, ``rate_limit``, ``auth``, ``network``, or another word for the cause.
-    """
-
-    def __init__(self, error_type: str, text: str) -> None:
-        super().__init__(text)
-        self.error_type = error_type
-
-
-class ExpressionFailed(NodeError):
-    """A JSONata expression of a flow that cannot be parsed, or that failed on these values."""
-
-
-class NotResumable(UsechatError):
-    """A flow run that cannot be resumed: it runs already, it has ended, or nothing is stored of it.
-
-    Raised by ``FlowRuntime``. Make a new runtime to run the flow again.
-    """
-
-
-class StoreClosed(UsechatError):
-    """A store of flow runs was used after ``close``. Close it after the server has shut down."""
-
-
-class SessionUnreachable(UsechatError):
-    """The socket of an agent session could not be opened. The page shows a ``PublicError`` without the cause."""
-
-
-class SessionClosed(UsechatError):
-    """The agent session closed its socket. If the turn was not complete, its answer ends with an error."""
-
-
-class TooManySockets(UsechatError):
-    """An agent session has ``maximum_sockets`` upstream sockets already. The page shows a ``PublicError``."""
 
 
 class UnreadableFrame(UsechatError):

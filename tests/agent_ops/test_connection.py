@@ -15,8 +15,8 @@ from examples.agent_ops_session.server import serving
 from tests.agent_ops.talking import PATIENCE, until
 from usechat.agent_ops import connection as client
 from usechat.agent_ops.connection import SessionSocket, SocketCounter, session_url
+from usechat.agent_ops.errors import SessionClosed, SessionUnreachable
 from usechat.agent_ops.wire import Channel, prompt_command
-from usechat.errors import SessionClosed, SessionUnreachable
 
 FILE: Any = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA", "filename": "a.png"}
 NAMELESS: Any = {"type": "file", "mediaType": "audio/wav", "url": "data:audio/wav;base64,AAAA"}

@@ -9,8 +9,9 @@ from tests.agent_ops.directories import directory_at, fill, sqlite
 from usechat.agent_ops.access.directory import SessionDirectory
 from usechat.agent_ops.access.lookup import HttpLookup
 from usechat.agent_ops.access.roles import AccessRule
+from usechat.agent_ops.errors import UnknownAccess
 from usechat.agent_ops.target import admission_by
-from usechat.errors import Unauthenticated, UnknownAccess
+from usechat.errors import Unauthenticated
 from usechat.server.auth.tokens import ApiTokens, new_api_token
 from usechat.server.requests import Authorize
 

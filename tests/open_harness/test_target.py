@@ -20,7 +20,8 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.errors import InvalidFlow, UsechatError
+from usechat.errors import UsechatError
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
 from usechat.open_harness.target import OpenHarnessOptions, OpenHarnessTarget

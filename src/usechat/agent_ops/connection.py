@@ -16,8 +16,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
+from usechat.agent_ops.errors import SessionClosed, SessionUnreachable, TooManySockets
 from usechat.agent_ops.wire import Frame, read_frame
-from usechat.errors import SessionClosed, SessionUnreachable, TooManySockets, UnknownEvent
+from usechat.errors import UnknownEvent
 
 __all__ = ["SessionHabits", "SessionSocket", "SessionStreams", "SocketCounter", "session_url"]
 
@@ -64,7 +65,7 @@ class SessionSocket:
 
         ``tls`` replaces the usual settings of a ``wss://`` address.
 
-        Raises :class:`~usechat.errors.SessionUnreachable`.
+        Raises :class:`~usechat.agent_ops.errors.SessionUnreachable`.
         """
         tls_options: dict[str, Any] = {} if tls is None else {"ssl": tls}  # an explicit None is refused
         headers = {} if token is None or subprotocol is not None else {"Authorization": f"Bearer {token}"}
@@ -86,7 +87,7 @@ class SessionSocket:
         return cls(socket, name)
 
     async def receive(self) -> Frame:
-        """Return the next frame; raise :class:`~usechat.errors.SessionClosed` if there is none.
+        """Return the next frame; raise :class:`~usechat.agent_ops.errors.SessionClosed` if there is none.
 
         What is not a JSON object becomes a frame of an unknown type, so that it is counted.
         """
@@ -99,7 +100,7 @@ class SessionSocket:
             return {"type": unknown.kind}
 
     async def send(self, command: Frame) -> None:
-        """Send a command; raise :class:`~usechat.errors.SessionClosed` if the socket is closed."""
+        """Send a command; raise :class:`~usechat.agent_ops.errors.SessionClosed` if the socket is closed."""
         try:
             await self._socket.send(msgspec.json.encode(command).decode())
         except ConnectionClosed as closed:
@@ -278,7 +279,7 @@ class SocketCounter:
 
     @contextmanager
     def reserve(self, session_id: str) -> Iterator[SessionStreams]:
-        """Reserve a socket for the duration of the context; raise :class:`~usechat.errors.TooManySockets`."""
+        """Reserve a socket for the duration of the context; raise :class:`~usechat.agent_ops.errors.TooManySockets`."""
         streams = self._sessions.get(session_id)
         if streams is None:
             streams = self._sessions[session_id] = SessionStreams(self, self._habits_of(session_id))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
+from usechat.agent_ops.errors import UnknownAccess, UnusableDirectory
 from usechat.cli.options import rate
-from usechat.errors import CannotServe, UnknownAccess, UnusableDirectory, UnusableFile
+from usechat.errors import CannotServe, UnusableFile
 from usechat.targets import CommonOptions, OptionGroup, ServedApp
 
 if TYPE_CHECKING:

@@ -16,18 +16,11 @@ from usechat import AdapterSource, ChatRequest, Turn
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
 from usechat.agent_ops.audit import AuditLog
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
+from usechat.agent_ops.errors import SessionClosed, SessionUnreachable, TooManySockets
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 from usechat.agent_ops.questions import QuestionMode, command_from_answer
 from usechat.agent_ops.wire import Channel, Frame, abort_command, channel_key, prompt_command
-from usechat.errors import (
-    InvalidSetting,
-    PublicError,
-    SessionClosed,
-    SessionUnreachable,
-    TooManySockets,
-    UnknownEvent,
-    UnusableFile,
-)
+from usechat.errors import InvalidSetting, PublicError, UnknownEvent, UnusableFile
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ApprovalAnswer
 from usechat.runs.settings import Settings, Timeouts

@@ -6,7 +6,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import infer_model
 
 from usechat.demo.script import script
-from usechat.errors import CannotUseModel
+from usechat.errors import CannotStart
 from usechat.open_harness import NodeRegistry, default_registry
 
 __all__ = ["MODEL_VARIABLE", "SCRIPT", "registry_for"]
@@ -32,4 +32,4 @@ def _known(name: str) -> Any:
         reason, _, _ = " ".join(str(error).split()).partition(" or pass ")  # an argument that no command has
         has_no_hint = reason.startswith("Unknown") and not reason.endswith("?")
         hint = "; give a name such as openai:gpt-5" if has_no_hint else ""
-        raise CannotUseModel(f"--model {name}: {reason}{hint}") from None
+        raise CannotStart(f"--model {name}: {reason}{hint}") from None

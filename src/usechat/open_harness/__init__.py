@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from usechat.errors import InvalidFlow
 from usechat.lazy import lazy_names
+from usechat.open_harness.errors import InvalidFlow
 
 if TYPE_CHECKING:
     from usechat.open_harness.engine.postgres_store import PostgresRunStore

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from usechat.errors import CannotLoad, InvalidFlow, InvalidSetting
+from usechat.errors import CannotLoad, InvalidSetting
 from usechat.input_mapping import read_mapping
+from usechat.open_harness.errors import InvalidFlow
 from usechat.targets import CommonOptions, OptionGroup, TargetAgent, load_object
 
 if TYPE_CHECKING:

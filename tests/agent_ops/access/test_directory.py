@@ -22,7 +22,8 @@ from usechat.agent_ops.access.directory import (
 )
 from usechat.agent_ops.access.roles import Membership, Role
 from usechat.agent_ops.access.tables import METADATA, TOKENS
-from usechat.errors import AccessUnknown, Unauthenticated, UnusableDirectory
+from usechat.agent_ops.errors import AccessUnknown, UnusableDirectory
+from usechat.errors import Unauthenticated
 from usechat.turn import Identity
 
 

@@ -7,7 +7,8 @@ import pytest
 from tests.agent_ops.upstream_api import ApiRequest, upstream_api
 from usechat.agent_ops.access.lookup import HttpLookup
 from usechat.agent_ops.access.roles import Membership, Role
-from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
+from usechat.agent_ops.errors import AccessUnknown
+from usechat.errors import InvalidSetting, Unauthenticated
 from usechat.turn import Identity
 
 CARL = Identity("carl", token="secret-of-carl")

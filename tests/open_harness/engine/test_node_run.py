@@ -9,8 +9,8 @@ import pytest
 
 from tests.open_harness import flow_functions
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
-from usechat.errors import NodeTimedOut
 from usechat.open_harness.engine import node_run
+from usechat.open_harness.errors import NodeTimedOut
 from usechat.open_harness.flow.definition import Policy, Retry
 
 

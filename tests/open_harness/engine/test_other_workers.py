@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, edge, flow
-from usechat.errors import NotResumable, PublicError
+from usechat.errors import PublicError
 from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport, SqliteRunStore
 from usechat.open_harness.engine import other_workers
 from usechat.open_harness.engine.other_workers import Readers, StoredRun
 from usechat.open_harness.engine.processes import this_process
+from usechat.open_harness.errors import NotResumable
 from usechat.open_harness.flow.reading import load_flow
 from usechat.protocol.chunks import Chunk, ErrorChunk, TextDeltaChunk
 from usechat.protocol.request import ChatRequest

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
-from usechat.errors import NotResumable
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import NotResumable
 from usechat.open_harness.runtime_protocol import Runtime
 
 

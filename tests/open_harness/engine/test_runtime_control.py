@@ -6,8 +6,9 @@ from typing import Any, Final
 import pytest
 
 from tests.open_harness.flow_runs import EventLog, constant, edge, flow, python, run
-from usechat.errors import InvalidSetting, NotResumable
+from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import NotResumable
 
 PATIENCE: Final = 30.0
 

@@ -15,10 +15,11 @@ import pytest
 
 from tests.open_harness.engine import crashing
 from tests.open_harness.flow_runs import constant, flow, python, run
-from usechat.errors import InvalidSetting, NotResumable
+from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.open_harness.errors import NotResumable
 from usechat.open_harness.runtime_protocol import Snapshot
 from usechat.protocol.request import ChatRequest
 from usechat.turn import TurnContext, TurnInput

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, echo, edge, flow, run
-from usechat.errors import ExpressionFailed
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation, evaluators
 from usechat.open_harness.flow.evaluation import write_frame
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process

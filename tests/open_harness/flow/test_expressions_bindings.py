@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usechat.errors import ExpressionFailed
+from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow.expressions import Scope, binding_problems, evaluate, resolve
 
 VALUES: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import FLOWS, constant, edge, flow
-from usechat.errors import InvalidFlow
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Policy, Retry
 from usechat.open_harness.flow.reading import load_flow
 

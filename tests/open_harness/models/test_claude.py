@@ -9,8 +9,9 @@ import pytest
 from tests.adapters.recorded_events import decoded
 from tests.adapters.test_claude import END, block, message, result, start, text, whole
 from tests.open_harness.flow_runs import flow
-from usechat.errors import AgentFailed, InvalidFlow, MissingDependency
+from usechat.errors import MissingDependency
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import AgentFailed, InvalidFlow
 from usechat.open_harness.models import claude
 from usechat.open_harness.models.claude import ClaudeEvents
 from usechat.open_harness.models.claude_options import claude_options

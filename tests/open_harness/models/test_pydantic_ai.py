@@ -16,7 +16,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.open_harness.flow_runs import EventLog, flow, run
 from tests.open_harness.nodes.test_agent import agent, tool
-from usechat.errors import AgentFailed
+from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.models.pydantic_ai import require_complete
 from usechat.open_harness.nodes.builtin import default_registry
 

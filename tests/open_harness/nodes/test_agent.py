@@ -12,8 +12,8 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.open_harness.flow_runs import EventLog, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script, answering, call, thinking
-from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.events.failures import failed_step
 from usechat.open_harness.models.failures import agent_failure
 from usechat.open_harness.models.provider import Answer, Execution

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import echo, flow, python, run
-from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.open_harness.nodes.context import NodeContext

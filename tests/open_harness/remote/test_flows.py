@@ -12,7 +12,8 @@ import pytest
 from tests.conformance.served import unanswered_port
 from tests.open_harness.remote.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from tests.open_harness.test_transport import asked, chunks_of, errors
-from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
+from usechat.errors import InvalidAddress, LocalProtocolError, PublicError
+from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.remote.flows import LOST, NOT_WAITING, SILENT, RemoteRuntime
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.open_harness.transport import OpenHarnessChatTransport

@@ -11,8 +11,9 @@ from tests.conformance.served import unanswered_port
 from tests.open_harness.remote.session_server import SessionServer
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from tests.open_harness.test_transport import asked
-from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
+from usechat.errors import InvalidAddress, LocalProtocolError, PublicError
 from usechat.open_harness.chat import STOP_SECONDS
+from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.remote import sessions
 from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions
 from usechat.open_harness.runtime_protocol import Event, Runtime, Snapshot

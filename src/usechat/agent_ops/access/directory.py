@@ -20,7 +20,8 @@ from starlette.requests import HTTPConnection
 
 from usechat.agent_ops.access.roles import Membership, Role, is_session_id
 from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
-from usechat.errors import AccessUnknown, MissingDependency, Unauthenticated, UnusableDirectory
+from usechat.agent_ops.errors import AccessUnknown, UnusableDirectory
+from usechat.errors import MissingDependency, Unauthenticated
 from usechat.server.auth.bearer import TokenRule, identify, token_of
 from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
@@ -84,7 +85,7 @@ class SessionDirectory:
     """An access rule and a token rule backed by a database: ``sqlite:///FILE`` or ``postgresql://…``.
 
     ``usechat sessions``, or :class:`DirectoryChanges`, edits it; a change takes effect at the next request. Use it in
-    one event loop. Raises :class:`~usechat.errors.UnusableDirectory` for a URL of another kind.
+    one event loop. Raises :class:`~usechat.agent_ops.errors.UnusableDirectory` for a URL of another kind.
 
     >>> from usechat.agent_ops import AgentOpsApp
     >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
@@ -133,12 +134,15 @@ class SessionDirectory:
         return authorize
 
     async def check(self) -> None:
-        """Raise :class:`~usechat.errors.AccessUnknown` if the database cannot be read."""
+        """Raise :class:`~usechat.agent_ops.errors.AccessUnknown` if the database cannot be read."""
         async with self._reading() as connection:
             await connection.execute(select(SESSIONS.c.id).limit(1))
 
     async def require_migrated(self) -> None:
-        """Raise :class:`~usechat.errors.UnusableDirectory` if the tables are missing or old; nothing if unreachable."""
+        """Raise :class:`~usechat.agent_ops.errors.UnusableDirectory` if the tables are missing or old.
+
+        A database that cannot be reached raises nothing.
+        """
         with contextlib.suppress(SQLAlchemyError, OSError):  # a database that starts later is no reason to give up
             async with self._reader.connect() as connection:
                 await _require_newest(connection)
@@ -188,8 +192,8 @@ class ListedToken(msgspec.Struct, frozen=True):
 class DirectoryChanges:
     """Edits a session directory: tables, sessions, participants and tokens.
 
-    Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
-    ``record`` is called before each change is committed: if it raises, nothing is changed.
+    Every method raises :class:`~usechat.agent_ops.errors.UnusableDirectory` if the change is not possible; the text
+    says why. ``record`` is called before each change is committed: if it raises, nothing is changed.
 
     >>> import asyncio
     >>> async def make_directory():

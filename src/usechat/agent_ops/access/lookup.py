@@ -9,7 +9,8 @@ import httpx2
 import msgspec
 
 from usechat.agent_ops.access.roles import Membership, Role
-from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
+from usechat.agent_ops.errors import AccessUnknown
+from usechat.errors import InvalidSetting, Unauthenticated
 from usechat.turn import Identity
 
 __all__ = ["HttpLookup"]
@@ -56,8 +57,8 @@ class HttpLookup:
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
         """Request the session with the caller's token.
 
-        403 and 404 mean that the caller is not a participant. 401 raises
-        :class:`~usechat.errors.Unauthenticated`; any other response raises :class:`~usechat.errors.AccessUnknown`.
+        403 and 404 mean that the caller is not a participant. 401 raises :class:`~usechat.errors.Unauthenticated`; any
+        other response raises :class:`~usechat.agent_ops.errors.AccessUnknown`.
         """
         if identity.token is None:
             raise Unauthenticated("The request carries no bearer token.")

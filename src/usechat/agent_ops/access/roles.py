@@ -60,7 +60,7 @@ class AccessRule(Protocol):
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
         """Return somebody's membership in a session; ``None`` if there is no such session, or they are not in it.
 
-        Raise :class:`~usechat.errors.AccessUnknown` if it cannot be found out; the request is refused then.
+        Raise :class:`~usechat.agent_ops.errors.AccessUnknown` if it cannot be found out; the request is refused then.
         """
         ...
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from usechat.encoded_turns import decode_json, encode_json
-from usechat.errors import StoreClosed
 from usechat.open_harness.engine.store import Session, is_running, is_unfinished
+from usechat.open_harness.errors import StoreClosed
 from usechat.open_harness.runtime_protocol import Command, Event, Snapshot
 from usechat.protocol.values import json_value
 
@@ -31,8 +31,8 @@ class Record(NamedTuple):
 class BatchedRunStore(ABC):
     """A run store in a database. A thread writes many records at a time; ``close`` writes the rest and ends it.
 
-    The methods may be called from any thread. Writing after ``close`` raises :class:`~usechat.errors.StoreClosed`.
-    Subclasses write a batch, and read.
+    The methods may be called from any thread. Writing after ``close`` raises
+    :class:`~usechat.open_harness.errors.StoreClosed`. Subclasses write a batch, and read.
     """
 
     def __init__(self) -> None:

@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
+from usechat.errors import PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
+from usechat.open_harness.errors import AgentFailed, NodeFailed, NodeTimedOut
 from usechat.open_harness.flow.definition import Edge, Node, Policy
 from usechat.open_harness.flow.expressions import Scope, holds, resolve
 from usechat.open_harness.nodes.context import Invocation, NodeContext, StopReason, text_of

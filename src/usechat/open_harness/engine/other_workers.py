@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
-from usechat.errors import NotResumable, PublicError
+from usechat.errors import PublicError
 from usechat.ids import new_id
 from usechat.open_harness.engine.processes import is_alive
 from usechat.open_harness.engine.store import SharedRunStore
+from usechat.open_harness.errors import NotResumable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot

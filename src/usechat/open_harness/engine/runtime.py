@@ -32,13 +32,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat import Turn, current_turn
-from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
+from usechat.errors import InvalidSetting, LocalProtocolError
 from usechat.open_harness.engine.agent_sessions import id_of_current_message
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
 from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.scheduler import Scheduler
 from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore, SharedRunStore
+from usechat.open_harness.errors import NotResumable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.reading import load_flow
@@ -68,9 +69,10 @@ class FlowRuntime:
     ``resume`` continues a stored run: ``{"runId": …}`` with a store, or ``{"snapshot": …}``. ``recording`` records or
     replays the agents' models. ``owner`` owns the agent sessions; by default the identity of the turn that runs.
 
-    Raises :class:`~usechat.errors.InvalidFlow` for a flow with problems, :class:`~usechat.errors.NotResumable` and
-    :class:`~usechat.errors.InvalidSetting` for a run that cannot be resumed, and
-    :class:`~usechat.errors.MissingDependency` if a package is missing. Use it in the thread of the event loop.
+    Raises :class:`~usechat.open_harness.errors.InvalidFlow` for a flow with problems,
+    :class:`~usechat.open_harness.errors.NotResumable` and :class:`~usechat.errors.InvalidSetting` for a run that
+    cannot be resumed, and :class:`~usechat.errors.MissingDependency` if a package is missing. Use it in the thread of
+    the event loop.
 
     >>> import asyncio
     >>> flow = {"name": "greet", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi {{ flow.input.name }}"}}]}

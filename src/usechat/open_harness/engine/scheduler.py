@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from usechat.errors import NodeFailed
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.engine.node_run import NodeRun
+from usechat.open_harness.errors import NodeFailed
 from usechat.open_harness.flow.definition import Condition, Edge, Node
 from usechat.open_harness.flow.expressions import holds
 from usechat.open_harness.nodes.context import StopReason

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from usechat.encoded_turns import encode_json
-from usechat.errors import ExpressionFailed
+from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import ExpressionFailed, MissingDependency
+from usechat.errors import MissingDependency
+from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.flow.definition import Condition, Place
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process

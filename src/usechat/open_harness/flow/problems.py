@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from usechat.errors import InvalidFlow
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.flow.definition import Place
 
 __all__ = ["FlowProblem", "Lines", "ProblemReport"]

@@ -6,7 +6,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import InvalidFlow, InvalidSetting, MissingDependency
+from usechat.errors import InvalidSetting, MissingDependency
+from usechat.open_harness.errors import InvalidFlow
 from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Place, Policy, Retry
 from usechat.open_harness.flow.expressions import binding_problems, condition_problems
 from usechat.open_harness.flow.problems import FlowProblem, Lines, ProblemReport
@@ -411,7 +412,7 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
 
     A string with several lines, or one that begins with a brace, is the text; any other is a path. ``registry`` holds
     the types of nodes; by default the built-in ones. A file without ``name`` is called like the file. Raises
-    :class:`~usechat.errors.InvalidFlow` with every problem.
+    :class:`~usechat.open_harness.errors.InvalidFlow` with every problem.
 
     >>> load_flow({"name": "hello", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi"}}]}).name
     'hello'

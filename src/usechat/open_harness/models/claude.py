@@ -30,7 +30,7 @@ from usechat.adapters.claude import (
     sdk,
     user_message,
 )
-from usechat.errors import AgentFailed
+from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.models.claude_options import claude_options
 from usechat.open_harness.models.failures import STATUSES, agent_failure
 from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, StreamEvent

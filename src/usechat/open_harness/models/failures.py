@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from usechat.errors import AgentFailed
+from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.nodes.context import text_of
 
 __all__ = ["STATUSES", "agent_failure"]

@@ -16,9 +16,10 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from usechat.errors import AgentFailed, MissingDependency, PublicError, ToolTimedOut
+from usechat.errors import MissingDependency, PublicError
 from usechat.ids import new_id
 from usechat.open_harness.engine.node_run import run_within
+from usechat.open_harness.errors import AgentFailed, ToolTimedOut
 from usechat.open_harness.events.failures import PUBLIC
 from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.failures import agent_failure

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from usechat.errors import AgentFailed
+from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.models.provider import Answer, Decision, Execution, Provider, StreamEvent
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.threads import in_thread

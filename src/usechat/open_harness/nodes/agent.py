@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.errors import AgentFailed, InvalidSetting, MissingDependency, NodeFailed, UsechatError
+from usechat.errors import InvalidSetting, MissingDependency, UsechatError
 from usechat.open_harness.engine.agent_sessions import AgentSession
+from usechat.open_harness.errors import AgentFailed, NodeFailed
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.models.claude_options import CLAUDE, KEYS, claude_problems
 from usechat.open_harness.models.failures import agent_failure

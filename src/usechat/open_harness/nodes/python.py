@@ -7,7 +7,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
 
-from usechat.errors import InvalidSetting, NodeFailed
+from usechat.errors import InvalidSetting
+from usechat.open_harness.errors import NodeFailed
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.open_harness.threads import in_thread

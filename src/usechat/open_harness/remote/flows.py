@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from usechat.errors import LocalProtocolError, PublicError, Unreachable
+from usechat.errors import LocalProtocolError, PublicError
 from usechat.open_harness.engine.agent_sessions import id_of_current_message
+from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import Link, require_scheme
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from usechat.errors import InvalidAddress, Unreachable
+from usechat.errors import InvalidAddress
+from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES
 from usechat.protocol.values import json_text, json_value, read_json
