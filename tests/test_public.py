@@ -56,6 +56,8 @@ PUBLIC = {
         "usechat.client",
         "usechat.errors",
         "usechat.genkit",
+        "usechat.ids",
+        "usechat.input_mapping",
         "usechat.open_harness",
         "usechat.open_harness.errors",
         "usechat.parts",
@@ -63,6 +65,8 @@ PUBLIC = {
         "usechat.targets",
         "usechat.testing",
         "usechat.typescript",
+        "usechat.ui_messages",
+        "usechat.values",
         *(adapter for adapter, framework in ADAPTERS.items() if find_spec(framework) is not None),
     )
 }

@@ -49,7 +49,11 @@ def _request_of(fields: Mapping[str, Any]) -> ChatRequest:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return JSON values as bytes; they may hold lone surrogates."""
+    """Return JSON values as bytes; they may hold lone surrogates.
+
+    >>> encode_json({"text": "Hi"})
+    b'{"text":"Hi"}'
+    """
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -57,7 +61,11 @@ def encode_json(value: Any) -> bytes:
 
 
 def decode_json(data: bytes) -> Any:
-    """Read what :func:`encode_json` returned."""
+    """Read what :func:`encode_json` returned.
+
+    >>> decode_json(b'{"text":"Hi"}')
+    {'text': 'Hi'}
+    """
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:  # a lone surrogate

@@ -34,7 +34,12 @@ def read_mapping(text: str) -> dict[str, str]:
 
 
 def require_sources(mapping: Mapping[str, str]) -> None:
-    """Raise InvalidSetting for a key whose source is neither ``text`` nor ``body.FIELD``."""
+    """Raise InvalidSetting for a key whose source is neither ``text`` nor ``body.FIELD``.
+
+    >>> require_sources({"topic": "header"})
+    Traceback (most recent call last):
+    usechat.errors.InvalidSetting: input: 'topic' can come from text or from body.FIELD, not from 'header'
+    """
     for key, source in mapping.items():
         root, *fields = source.split(".")
         is_field = root == "body" and bool(fields) and all(fields)
@@ -43,7 +48,13 @@ def require_sources(mapping: Mapping[str, str]) -> None:
 
 
 def mapped_values(mapping: Mapping[str, str], turn: "Turn") -> dict[str, Any]:
-    """Return the values of the keys; those that the request does not have are left out."""
+    """Return the values of the keys; those that the request does not have are left out.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(mapped_values({"topic": "text"}, turn))) as client:
+    ...     client.ask("bees").text
+    "{'topic': 'bees'}"
+    """
     values = {key: _value_at(turn, source) for key, source in mapping.items()}
     return {key: value for key, value in values.items() if value is not None}
 

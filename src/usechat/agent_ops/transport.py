@@ -23,10 +23,9 @@ from usechat.agent_ops.wire import Channel, Frame, abort_command, channel_key, p
 from usechat.errors import InvalidSetting, PublicError, UnknownEvent, UnusableFile
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ApprovalAnswer
-from usechat.runs.settings import Settings, Timeouts
-from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
-from usechat.turn import Identity, TurnContext, yield_once
+from usechat.server import Identity, RunStore, Settings, Timeouts
+from usechat.turn import TurnContext, yield_once
 
 __all__ = ["NOTHING", "NOT_RECORDED", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from usechat.agent_ops.turn_events import Dialect, FileAdded, ToolChanged, TurnEnded
 from usechat.parts import Error, File, Finish, Part, Start, Text, ToolCall, ToolError, ToolInputStart, ToolResult
-from usechat.protocol.ui_messages import is_settled, tool_name
+from usechat.ui_messages import is_settled, tool_name
 
 __all__ = ["TOOL_FAILED", "TURN_FAILED", "UNSETTLED", "RunningTurn", "TextDigest"]
 

@@ -14,8 +14,8 @@ import msgspec
 
 from usechat.errors import UnknownEvent
 from usechat.protocol.request import ApprovalAnswer
-from usechat.protocol.ui_messages import FileUIPart
-from usechat.protocol.values import read_json
+from usechat.ui_messages import FileUIPart
+from usechat.values import read_json
 
 __all__ = [
     "SKIPPED",

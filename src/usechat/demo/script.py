@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 from pydantic_ai.profiles import ModelProfile
 
 from usechat.documentation import significant_words
-from usechat.protocol.values import json_text
+from usechat.values import json_text
 
 __all__ = ["NOTHING_FOUND", "script"]
 

@@ -28,7 +28,7 @@ from usechat.genkit.content import ContentReader, JsonObject
 from usechat.genkit.errors import BLOCKED, INCOMPLETE, TOOL_FAILED, sentence_of
 from usechat.genkit.tool_requests import ToolRequest, ToolRequests
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, UnknownFrame, failure_of
-from usechat.protocol.values import json_text, json_value
+from usechat.values import json_text, json_value
 
 __all__ = [
     "GenkitAdapter",

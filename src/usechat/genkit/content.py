@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from usechat import parts
 from usechat.genkit.tool_requests import ToolRequest, ToolRequests
-from usechat.protocol.values import json_text, json_value
+from usechat.values import json_text, json_value
 
 __all__ = [
     "ContentReader",

@@ -10,7 +10,7 @@ from usechat.genkit.tool_requests import OWN_ID, ToolRequest
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.states import ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import is_settled, is_tool, last_step, steps_of, tool_name
+from usechat.ui_messages import is_settled, is_tool, last_step, steps_of, tool_name
 
 __all__ = [
     "Resume",

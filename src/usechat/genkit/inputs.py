@@ -16,7 +16,7 @@ from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import CANNOT_RESUME, NO_FILES, cannot_tell_apart
 from usechat.genkit.history import genkit_messages, resume_of, resumed_history, user_content
 from usechat.input_mapping import mapped_values, require_sources
-from usechat.protocol.ui_messages import text_of
+from usechat.ui_messages import text_of
 
 __all__ = [
     "INPUTS",

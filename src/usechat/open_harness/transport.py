@@ -24,9 +24,9 @@ from usechat.parts import Start
 from usechat.pauses.questions import PAUSE_IS_GONE
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ApprovalAnswer
-from usechat.protocol.values import json_text
 from usechat.runs.transport import RunChatTransport
 from usechat.turn import TurnContext
+from usechat.values import json_text
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 

@@ -88,7 +88,12 @@ class StepStartUIPart(TypedDict):
 
 
 class FileUIPart(TypedDict):
-    """A file; ``url`` is often a data URL."""
+    """A file; ``url`` is often a data URL.
+
+    >>> file: FileUIPart = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hello"}
+    >>> file["url"].partition(":")[0]
+    'data'
+    """
 
     type: Literal["file"]
     mediaType: str
@@ -242,12 +247,20 @@ def is_dynamic_tool(part: Mapping[str, Any]) -> bool:
 
 
 def is_tool(part: Mapping[str, Any]) -> bool:
-    """Tell whether a part is a tool call of either kind."""
+    """Tell whether a part is a tool call of either kind.
+
+    >>> is_tool({"type": "tool-search", "toolCallId": "c1"}), is_tool({"type": "text", "text": "Hi"})
+    (True, False)
+    """
     return is_static_tool(part) or is_dynamic_tool(part)
 
 
 def is_settled(part: Mapping[str, Any]) -> bool:
-    """Tell whether a tool part has an outcome; its state may be any JSON."""
+    """Tell whether a tool part has an outcome; its state may be any JSON.
+
+    >>> is_settled({"type": "tool-search", "toolCallId": "c1", "state": "input-available"})
+    False
+    """
     return str(part.get("state")) in SETTLED
 
 
@@ -264,7 +277,11 @@ def tool_name(part: Mapping[str, Any]) -> str:
 
 
 def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the tool parts of a message; parts without a type and an id are left out."""
+    """Return the tool parts of a message; parts without a type and an id are left out.
+
+    >>> tool_parts_of({"parts": [{"type": "text", "text": "Hi"}, {"type": "tool-search", "toolCallId": "c1"}]})
+    [{'type': 'tool-search', 'toolCallId': 'c1'}]
+    """
     parts = message.get("parts")
     return [
         part
@@ -289,7 +306,11 @@ def steps_of(parts: Sequence[_P]) -> list[list[_P]]:
 
 
 def last_step(parts: Sequence[_P]) -> Sequence[_P]:
-    """Return the parts behind the last step boundary, or all of them if there is none."""
+    """Return the parts behind the last step boundary, or all of them if there is none.
+
+    >>> last_step([{"type": "text", "text": "Hi"}, {"type": "step-start"}, {"type": "text", "text": "Bye"}])
+    [{'type': 'text', 'text': 'Bye'}]
+    """
     start = next((index for index in range(len(parts), 0, -1) if _is_boundary(parts[index - 1])), 0)
     return parts[start:]
 

@@ -77,7 +77,11 @@ _Within: TypeAlias = tuple[int, ...]
 
 
 def json_value(value: object) -> Any:
-    """Return ``value`` as plain JSON values, converted as the module's table says."""
+    """Return ``value`` as plain JSON values, converted as the module's table says.
+
+    >>> json_value({"at": {1, 2}, "ratio": float("inf")})
+    {'at': [1, 2], 'ratio': None}
+    """
     try:
         return _convert(value, ())
     except RecursionError:  # the caller itself is deep in the stack
@@ -91,7 +95,11 @@ def json_object(value: object) -> dict[str, Any]:
 
 
 def json_text(value: Any) -> str:
-    """Write plain JSON values as ``JSON.stringify`` does: no spaces, its numbers, lone surrogates escaped."""
+    """Write plain JSON values as ``JSON.stringify`` does: no spaces, its numbers, lone surrogates escaped.
+
+    >>> json_text({"ratio": 1.0, "tags": ["a"]})
+    '{"ratio":1,"tags":["a"]}'
+    """
     if isinstance(value, str):
         return _string_text(value)
     if value is None:
@@ -135,7 +143,11 @@ def json_kind(value: Any) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Read JSON and nothing else, or raise ``ValueError``; ``RecursionError`` if it is too deep for Python."""
+    """Read JSON and nothing else, or raise ``ValueError``; ``RecursionError`` if it is too deep for Python.
+
+    >>> read_json('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    """
     return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer)
 
 

@@ -22,9 +22,8 @@ from usechat.agent_ops.access.roles import Membership, Role, is_session_id
 from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
 from usechat.agent_ops.errors import AccessUnknown, UnusableDirectory
 from usechat.errors import MissingDependency, Unauthenticated
-from usechat.server.auth.bearer import TokenRule, identify, token_of
-from usechat.server.requests import Action, Authorize
-from usechat.turn import Identity
+from usechat.server import Action, Authorize, Identity, TokenRule
+from usechat.server.auth.bearer import identify, token_of
 
 try:
     from sqlalchemy import and_, bindparam, delete, insert, select, update

@@ -11,7 +11,7 @@ import msgspec
 from usechat.agent_ops.access.roles import Membership, Role
 from usechat.agent_ops.errors import AccessUnknown
 from usechat.errors import InvalidSetting, Unauthenticated
-from usechat.turn import Identity
+from usechat.server import Identity
 
 __all__ = ["HttpLookup"]
 

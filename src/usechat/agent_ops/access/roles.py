@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from usechat.turn import Identity
+from usechat.server import Identity
 
 __all__ = ["INTERACTIVE", "AccessRule", "Membership", "Role", "is_session_id", "may_prompt"]
 

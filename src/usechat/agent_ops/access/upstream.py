@@ -1,7 +1,7 @@
 """An access rule that asks nobody: the session server decides, because it gets the caller's own token."""
 
 from usechat.agent_ops.access.roles import INTERACTIVE, Membership, Role
-from usechat.turn import Identity
+from usechat.server import Identity
 
 __all__ = ["UpstreamAccess"]
 

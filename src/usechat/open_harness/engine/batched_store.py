@@ -6,11 +6,10 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
-from usechat.encoded_turns import decode_json, encode_json
 from usechat.open_harness.engine.store import Session, is_running, is_unfinished
 from usechat.open_harness.errors import StoreClosed
 from usechat.open_harness.runtime_protocol import Command, Event, Snapshot
-from usechat.protocol.values import json_value
+from usechat.values import decode_json, encode_json, json_value
 
 __all__ = ["BatchedRunStore", "Kind", "Record"]
 

@@ -13,7 +13,7 @@ from usechat.open_harness.flow.definition import Edge, Node, Policy
 from usechat.open_harness.flow.expressions import Scope, holds, resolve
 from usechat.open_harness.nodes.context import Invocation, NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
-from usechat.protocol.values import json_value
+from usechat.values import json_value
 
 __all__ = [
     "NodeRun",

@@ -10,9 +10,9 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from usechat.encoded_turns import decode_json
 from usechat.errors import InvalidSetting, MissingDependency
 from usechat.open_harness.engine.batched_store import BatchedRunStore, Record
+from usechat.values import decode_json
 
 try:
     from sqlalchemy import (

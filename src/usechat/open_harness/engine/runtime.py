@@ -49,7 +49,7 @@ from usechat.open_harness.nodes.builtin import default_registry
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_value
+from usechat.values import json_value
 
 __all__ = ["FlowRuntime", "FlowRuntimes"]
 

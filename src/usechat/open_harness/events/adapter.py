@@ -49,7 +49,7 @@ from usechat.parts import (
     ToolDenied,
     ToolResult,
 )
-from usechat.protocol.values import json_text
+from usechat.values import json_text
 
 __all__ = ["OpenHarnessAdapter"]
 

@@ -24,11 +24,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from usechat.encoded_turns import encode_json
 from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_value
+from usechat.values import encode_json, json_value
 
 __all__ = ["Requester", "evaluate_in_process"]
 

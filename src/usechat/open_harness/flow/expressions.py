@@ -16,7 +16,7 @@ from usechat.open_harness.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.flow.definition import Condition, Place
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
-from usechat.protocol.values import json_text, json_value
+from usechat.values import json_text, json_value
 
 __all__ = [
     "Scope",

@@ -35,7 +35,7 @@ from usechat.open_harness.models.claude_options import claude_options
 from usechat.open_harness.models.failures import STATUSES, agent_failure
 from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, StreamEvent
 from usechat.open_harness.models.structured_output import provider_value
-from usechat.protocol.values import json_text, json_value
+from usechat.values import json_text, json_value
 
 __all__ = [
     "ClaudeEvents",

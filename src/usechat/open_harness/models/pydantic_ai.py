@@ -28,7 +28,7 @@ from usechat.open_harness.models.structured_output import provider_schema, provi
 from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_text, json_value
+from usechat.values import json_text, json_value
 
 try:
     from pydantic_ai import Agent, RunContext, StructuredDict, Tool, UsageLimits

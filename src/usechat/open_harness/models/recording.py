@@ -16,7 +16,7 @@ from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.models.provider import Answer, Decision, Execution, Provider, StreamEvent
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_value
+from usechat.values import json_value
 
 __all__ = [
     "FileRecordings",

@@ -12,7 +12,7 @@ from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.provider import Decision
 from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.runtime_protocol import Command, Event
-from usechat.protocol.values import json_value
+from usechat.values import json_value
 
 __all__ = [
     "Invocation",

@@ -14,7 +14,7 @@ from usechat.errors import InvalidAddress
 from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES
-from usechat.protocol.values import json_text, json_value, read_json
+from usechat.values import json_text, json_value, read_json
 
 __all__ = ["COMMANDS_HEADER", "Link", "backoff", "require_scheme", "without_secrets"]
 

@@ -21,10 +21,10 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
-from usechat.protocol.values import json_text, json_value, read_json
 from usechat.server import LocalPagesOnly
 from usechat.server.listening import listen, resolve
 from usechat.server.requests import is_welcome
+from usechat.values import json_text, json_value, read_json
 
 __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
 
