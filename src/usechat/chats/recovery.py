@@ -25,7 +25,16 @@ import msgspec
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.states import ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import UIMessage, is_provider_executed, is_settled, is_tool, tool_name
+from usechat.protocol.ui_messages import (
+    UIMessage,
+    is_provider_executed,
+    is_settled,
+    is_step_start,
+    is_tool,
+    last_step,
+    last_step_start,
+    tool_name,
+)
 
 __all__ = [
     "MAY_CALL_AGAIN",
@@ -93,7 +102,7 @@ def as_begun(message: UIMessage, given: Collection[str]) -> UIMessage:
     last = max((index for index, part in enumerate(parts) if part.get("toolCallId") in given), default=None)
     if last is None:
         return cast("UIMessage", {**message, "parts": []})
-    following = (index for index, part in enumerate(parts) if index > last and part["type"] == "step-start")
+    following = (index for index, part in enumerate(parts) if index > last and is_step_start(part))
     return cast("UIMessage", {**message, "parts": parts[: next(following, len(parts))]})
 
 
@@ -140,16 +149,11 @@ def recover(message: UIMessage, finished: int, policy: RecoveryPolicy) -> Recove
 
 def _kept_tail(tail: Sequence[dict[str, Any]], policy: RecoveryPolicy) -> list[dict[str, Any]]:
     """Return what stays of the parts behind the last finished step: the steps before the last one, and its calls."""
-    begin = _last_step(tail)
+    begin = last_step_start(tail)
     step = tail[begin:]
     calls = [part for part in step if _may_have_run(part)]
     may_run_again = all(not is_settled(part) and tool_name(part) in policy.replayable for part in calls)
     return [*tail[:begin], *([] if may_run_again else [part for part in step if not _is_cut_off(part)])]
-
-
-def _last_step(parts: Sequence[Mapping[str, Any]]) -> int:
-    """Return where the last step begins."""
-    return max((index for index, part in enumerate(parts) if part["type"] == "step-start"), default=0)
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
@@ -216,6 +220,6 @@ def _waits(part: Mapping[str, Any], policy: RecoveryPolicy) -> bool:
 def _kind(parts: Sequence[dict[str, Any]], has_tail: bool, policy: RecoveryPolicy) -> _Kind:
     if any(_waits(part, policy) for part in parts):
         return "waiting"
-    if not parts or any(_may_have_run(part) for part in parts[_last_step(parts) :]):
+    if not parts or any(_may_have_run(part) for part in last_step(parts)):
         return "continue"
     return "stuck" if has_tail else "complete"

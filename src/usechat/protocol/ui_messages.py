@@ -35,8 +35,10 @@ __all__ = [
     "is_provider_executed",
     "is_settled",
     "is_static_tool",
+    "is_step_start",
     "is_tool",
     "last_step",
+    "last_step_start",
     "steps_of",
     "text_of",
     "tool_name",
@@ -298,7 +300,7 @@ def steps_of(parts: Sequence[_P]) -> list[list[_P]]:
     """
     steps: list[list[_P]] = [[]]
     for part in parts:
-        if _is_boundary(part):
+        if is_step_start(part):
             steps.append([])
         else:
             steps[-1].append(part)
@@ -311,11 +313,17 @@ def last_step(parts: Sequence[_P]) -> Sequence[_P]:
     >>> last_step([{"type": "text", "text": "Hi"}, {"type": "step-start"}, {"type": "text", "text": "Bye"}])
     [{'type': 'text', 'text': 'Bye'}]
     """
-    start = next((index for index in range(len(parts), 0, -1) if _is_boundary(parts[index - 1])), 0)
-    return parts[start:]
+    start = last_step_start(parts)
+    return parts[start + 1 :] if parts and is_step_start(parts[start]) else parts
 
 
-def _is_boundary(part: Any) -> bool:
+def last_step_start(parts: Sequence[_P]) -> int:
+    """Return where the last step begins: at the last step boundary, or with the first part if there is none."""
+    return next((index for index in range(len(parts) - 1, 0, -1) if is_step_start(parts[index])), 0)
+
+
+def is_step_start(part: Any) -> bool:
+    """Tell whether a part is a step boundary."""
     return isinstance(part, Mapping) and part.get("type") == "step-start"
 
 
