@@ -308,7 +308,7 @@ class AgnoAdapter:
     def _end_block(self, lane: str) -> Iterator[Part]:
         """End the reasoning of a model call with its signature."""
         if self._signature is not None:
-            yield BlockEnd({"anthropic": {"signature": self._signature}}, lane=lane)
+            yield BlockEnd(conversation.signed(self._signature), lane=lane)
             self._signature = None
 
     def _call(self, tool: Any, lane: str = "") -> Iterator[Part]:

@@ -97,7 +97,7 @@ class MessageBlocks:
                 yield BlockEnd()
             case "thinking":
                 signature = block.get("signature")
-                yield BlockEnd({"anthropic": {"signature": signature}} if signature else None)
+                yield BlockEnd(conversation.signed(signature) if signature else None)
             case "tool_use":
                 yield _call(block)
             case "server_tool_use" | "mcp_tool_use":
@@ -254,11 +254,10 @@ def _block_of(part: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _thinking(part: Any) -> Iterator[Mapping[str, Any]]:
-    anthropic = part.get("providerOptions", {}).get("anthropic", {})
-    if "signature" in anthropic:
-        yield {"type": "thinking", "thinking": part["text"], "signature": anthropic["signature"]}
-    elif "redactedData" in anthropic:
-        yield {"type": "redacted_thinking", "data": anthropic["redactedData"]}
+    if (signature := conversation.signature_of(part)) is not None:
+        yield {"type": "thinking", "thinking": part["text"], "signature": signature}
+    elif (redacted := part.get("providerOptions", {}).get("anthropic", {}).get("redactedData")) is not None:
+        yield {"type": "redacted_thinking", "data": redacted}
 
 
 def _file(part: Any) -> Mapping[str, Any]:

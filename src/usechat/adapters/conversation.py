@@ -25,6 +25,7 @@ from usechat.protocol.parts import (
     Error,
     Finish,
     Part,
+    ProviderMetadata,
     Reasoning,
     SourceUrl,
     Step,
@@ -70,6 +71,7 @@ __all__ = [
     "settled_calls_of",
     "show",
     "signature_of",
+    "signed",
     "state_handle",
     "sub_agent",
     "usage",
@@ -394,6 +396,11 @@ def model_file(part: FilePart) -> ModelFile:
     except ValueError:
         raise PublicError("A file of this message cannot be read.") from None
     return ModelFile(part["mediaType"], url, name, data)
+
+
+def signed(signature: str) -> ProviderMetadata:
+    """Return the metadata of reasoning that has a signature of Anthropic; :func:`signature_of` finds it again."""
+    return {"anthropic": {"signature": signature}}
 
 
 def signature_of(part: Mapping[str, Any]) -> str | None:

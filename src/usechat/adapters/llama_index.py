@@ -418,7 +418,7 @@ class LlamaIndexAdapter:
         if thinking := event.thinking_delta or _reasoning_text(raw):
             yield Reasoning(thinking)
         if signature := _get(raw, "delta", "signature"):
-            yield BlockEnd({"anthropic": {"signature": signature}})
+            yield BlockEnd(conversation.signed(signature))
         if event.delta:
             self._has_text = True
             yield Text(event.delta)
@@ -458,7 +458,7 @@ class LlamaIndexAdapter:
             case "ThinkingBlock":
                 yield Reasoning(block.content or "")
                 if signature := (block.additional_information or {}).get("signature"):
-                    yield BlockEnd({"anthropic": {"signature": signature}})
+                    yield BlockEnd(conversation.signed(signature))
             case "TextBlock" if block.text:
                 self._has_text = True
                 yield Text(block.text)

@@ -134,7 +134,7 @@ class ChatCompletionsAdapter:
 
     def _end_reasoning(self) -> Iterator[Part]:
         if self._signature is not None:
-            yield BlockEnd({"anthropic": {"signature": self._signature}})
+            yield BlockEnd(conversation.signed(self._signature))
             self._signature = None
 
     def _call_delta(self, delta: Any) -> Iterator[Part]:

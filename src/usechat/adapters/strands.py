@@ -230,7 +230,7 @@ class StrandsAdapter:
             case {"reasoningText": str(text)}:
                 yield Reasoning(text)
             case {"reasoning_signature": str(signature)}:
-                yield BlockEnd({"anthropic": {"signature": signature}})
+                yield BlockEnd(conversation.signed(signature))
             case {"event": raw}:
                 yield from self._raw(raw)
             case {"current_tool_use": use, "delta": {"toolUse": {"input": str(text)}}}:
