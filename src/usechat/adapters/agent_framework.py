@@ -23,7 +23,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, imported
 from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.model_messages import ModelMessage
@@ -39,9 +39,6 @@ from usechat.protocol.parts import (
     ToolCall,
     ToolDenied,
     ToolError,
-    ToolInputDelta,
-    ToolInputError,
-    ToolInputStart,
     ToolResult,
 )
 from usechat.protocol.values import json_text, json_value
@@ -162,7 +159,7 @@ class AgentFrameworkAdapter:
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
         self._known_calls = set(known_calls)
         self._denied = denied
-        self._inputs: dict[str, tuple[str, list[str]]] = {}
+        self._inputs: dict[str, StreamedCall] = {}
         self._open: set[str] = set()
         self._appended: set[str] = set()
         self._is_step_open = False
@@ -245,24 +242,16 @@ class AgentFrameworkAdapter:
         if call_id in self._known_calls:
             return
         if call_id not in self._inputs:
-            self._inputs[call_id] = content["name"], []
-            yield ToolInputStart(call_id, content["name"])
-        if content.get("merge_mode") == "replace" and self._inputs[call_id][1]:
+            self._inputs[call_id] = StreamedCall(call_id, content["name"])
+        if content.get("merge_mode") == "replace" and self._inputs[call_id].length:
             return
-        text = arguments if isinstance(arguments, str) else _text(arguments or {})
-        if text:
-            self._inputs[call_id][1].append(text)
-            yield ToolInputDelta(call_id, text)
+        yield from self._inputs[call_id].feed(arguments if isinstance(arguments, str) else _text(arguments or {}))
 
     def _end_calls(self) -> Iterator[Part]:
-        for call_id, (name, pieces) in self._inputs.items():
+        for call_id, call in self._inputs.items():
             self._known_calls.add(call_id)
             self._open.add(call_id)
-            tool_input = conversation.parsed_result("".join(pieces) or "{}")
-            if isinstance(tool_input, str):
-                yield ToolInputError(call_id, name, conversation.INVALID_INPUT, tool_input)
-            else:
-                yield ToolCall(call_id, name, tool_input)
+            yield call.whole()
         self._inputs = {}
 
     def _result(self, content: Mapping[str, Any]) -> Iterator[Part]:

@@ -31,6 +31,7 @@ from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
     Options,
+    StreamedCall,
     emitted,
     imported,
 )
@@ -45,9 +46,7 @@ from usechat.protocol.parts import (
     Text,
     ToolCall,
     ToolError,
-    ToolInputDelta,
     ToolInputError,
-    ToolInputStart,
     ToolResult,
 )
 from usechat.protocol.values import json_value
@@ -382,7 +381,7 @@ class _Speaker:
         self._label = label
         self._has_step = False
         self._speech = _Speech()
-        self._inputs: dict[int, _ToolInput] = {}
+        self._inputs: dict[int, StreamedCall] = {}
         """The calls that the model has made and that have not begun, by their numbers."""
 
     @property
@@ -419,8 +418,10 @@ class _Speaker:
 
     def input_delta(self, call: Mapping[str, Any]) -> Iterator[Part]:
         """Yield what is new of the input of a call: each event has all of it so far."""
-        tool_input = self._inputs.setdefault(call["index"], _ToolInput())
-        yield from self._in_step(tool_input.deltas(call))
+        tool_input, function = self._inputs.setdefault(call["index"], StreamedCall()), call["function"]
+        tool_input.id = tool_input.id or call.get("id") or ""
+        tool_input.name = tool_input.name or function.get("name") or ""
+        yield from self._in_step(tool_input.feed((function.get("arguments") or "")[tool_input.length :]))
 
     def called(self, event_id: str, data: Mapping[str, Any]) -> ToolCall:
         """Return the call that has begun: the one that the model has written, as far as it was streamed."""
@@ -437,24 +438,6 @@ class _Speaker:
         for part in parts:
             yield from self.begin_step()
             yield part
-
-
-class _ToolInput:
-    """The input of a call while the model writes it."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.text = ""
-
-    def deltas(self, call: Mapping[str, Any]) -> Iterator[Part]:
-        text = call["function"].get("arguments") or ""
-        if not self.id and call.get("id") and call["function"].get("name"):
-            self.id, self.name = call["id"], call["function"]["name"]
-            yield ToolInputStart(self.id, self.name)
-        if self.id and len(text) > len(self.text):
-            yield ToolInputDelta(self.id, text[len(self.text) :])
-            self.text = text
 
 
 class _Speech:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, 
 from usechat.adapters import conversation
 from usechat.errors import MissingDependency, PublicError, UsechatError
 from usechat.protocol.model_messages import ModelMessage
-from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputError
+from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputDelta, ToolInputError, ToolInputStart
 from usechat.sources import Adapter, AdapterSource, context_maker
 from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
@@ -35,6 +35,7 @@ __all__ = [
     "NO_OPTIONS",
     "FrameworkSource",
     "Options",
+    "StreamedCall",
     "closing",
     "emitted",
     "ending",
@@ -261,6 +262,47 @@ def ending(reason: str | None, used: Mapping[str, int] | None) -> Part:
     if reason != "tool-calls":
         return conversation.finish(reason, used)
     return Metadata({"finishReason": reason} if used is None else {"finishReason": reason, "usage": used})
+
+
+class StreamedCall:
+    """A call whose input a model streams as JSON text. It starts as soon as its id and its name are known.
+
+    >>> call = StreamedCall("c1", "clock")
+    >>> [type(part).__name__ for part in [*call.feed("{"), *call.feed("}"), call.whole()]]
+    ['ToolInputStart', 'ToolInputDelta', 'ToolInputDelta', 'ToolCall']
+    """
+
+    def __init__(self, call_id: str = "", name: str = "") -> None:
+        self.id = call_id
+        self.name = name
+        self.length = 0
+        """How many characters of the input there are."""
+        self._pieces: list[str] = []
+        self._has_started = False
+
+    @property
+    def text(self) -> str:
+        """The input so far."""
+        return "".join(self._pieces)
+
+    def add(self, text: str) -> None:
+        """Add a piece of the input that the page does not see."""
+        self._pieces.append(text)
+        self.length += len(text)
+
+    def feed(self, text: str) -> Iterator[Part]:
+        """Add a piece of the input, and yield what the page is told: the start, and the input that is new to it."""
+        self.add(text)
+        if not self._has_started and self.id and self.name:
+            self._has_started = True
+            yield ToolInputStart(self.id, self.name)
+            text = self.text
+        if self._has_started and text:
+            yield ToolInputDelta(self.id, text)
+
+    def whole(self) -> Part:
+        """Return the call with its whole input."""
+        return whole_call(self.id, self.name, self.text)
 
 
 def whole_call(call_id: str, name: str, arguments: str) -> Part:

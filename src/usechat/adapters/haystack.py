@@ -23,7 +23,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, imported
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, emitted, imported
 from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -34,9 +34,6 @@ from usechat.protocol.parts import (
     Text,
     ToolCall,
     ToolError,
-    ToolInputDelta,
-    ToolInputError,
-    ToolInputStart,
     ToolResult,
 )
 from usechat.protocol.values import json_value
@@ -112,7 +109,7 @@ class HaystackAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:  # noqa: ARG002
-        self._calls: dict[int, list[str]] = {}
+        self._calls: dict[int, StreamedCall] = {}
         """The calls that the model writes, by their numbers: id, name, and the pieces of the input."""
         self._open: set[str] = set()
         """The calls without a result."""
@@ -164,21 +161,16 @@ class HaystackAdapter:
 
     def _delta(self, delta: Any) -> Iterator[Part]:
         if delta.index not in self._calls:
-            self._calls[delta.index] = [delta.id or "", delta.tool_name or ""]
-            yield ToolInputStart(delta.id or "", delta.tool_name or "")
-        if delta.arguments:
-            self._calls[delta.index].append(delta.arguments)
-            yield ToolInputDelta(self._calls[delta.index][0], delta.arguments)
+            self._calls[delta.index] = StreamedCall(delta.id or "", delta.tool_name or "")
+        yield from self._calls[delta.index].feed(delta.arguments or "")
 
     def _called(self) -> Iterator[Part]:
         """Yield the calls of a model's answer, whose inputs are complete."""
-        for call_id, name, *pieces in self._calls.values():
-            read = conversation.parsed_result("".join(pieces) or "{}")
-            if isinstance(read, str):
-                yield ToolInputError(call_id, name, conversation.INVALID_INPUT, read)
-            else:
-                self._open.add(call_id)
-                yield ToolCall(call_id, name, read)
+        for call in self._calls.values():
+            part = call.whole()
+            if isinstance(part, ToolCall):
+                self._open.add(call.id)
+            yield part
         self._calls.clear()
 
     def _result(self, result: Any) -> Iterator[Part]:

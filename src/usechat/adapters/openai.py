@@ -10,11 +10,9 @@ The module imports nothing of ``openai``: other clients give objects with the sa
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from usechat.adapters import conversation
 from usechat.adapters.conversation import messages_of
-from usechat.adapters.framework import closing, ending, whole_call
+from usechat.adapters.framework import StreamedCall, closing, ending, whole_call
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import FilePart, ModelMessage
 from usechat.protocol.parts import (
@@ -54,12 +52,6 @@ _RUN_HERE: Final = frozenset(
 # Chat Completions.
 
 
-class _StreamedCall(msgspec.Struct):
-    id: str
-    name: str
-    arguments: str = ""
-
-
 class ChatCompletionsAdapter:
     """Turns the chunks of one Chat Completions answer into parts; also the events of ``chat.completions.stream()``.
 
@@ -71,7 +63,7 @@ class ChatCompletionsAdapter:
     """
 
     def __init__(self) -> None:
-        self._calls: dict[int, _StreamedCall] = {}
+        self._calls: dict[int, StreamedCall] = {}
         self._is_begun = False
         self._reason: str | None = None
         self._is_refusal = False
@@ -125,7 +117,7 @@ class ChatCompletionsAdapter:
             reason = "refusal" if self._is_refusal else choice.finish_reason
             self._reason = conversation.finish_reason(reason)
             yield from self._end_reasoning()
-            yield from (whole_call(call.id, call.name, call.arguments) for call in self._calls.values())
+            yield from (call.whole() for call in self._calls.values())
 
     def _keep_signature(self, delta: Any) -> None:
         """Keep the signature of Anthropic's thinking, which LiteLLM passes on."""
@@ -140,12 +132,9 @@ class ChatCompletionsAdapter:
     def _call_delta(self, delta: Any) -> Iterator[Part]:
         if delta.index not in self._calls:
             yield from self._end_reasoning()
-            self._calls[delta.index] = _StreamedCall(delta.id, delta.function.name)
-            yield ToolInputStart(delta.id, delta.function.name)
-        call = self._calls[delta.index]
-        if delta.function is not None and delta.function.arguments:
-            call.arguments += delta.function.arguments
-            yield ToolInputDelta(call.id, delta.function.arguments)
+            self._calls[delta.index] = StreamedCall(delta.id, delta.function.name)
+        arguments = None if delta.function is None else delta.function.arguments
+        yield from self._calls[delta.index].feed(arguments or "")
 
 
 # Responses.

@@ -28,7 +28,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, emitted, for_turn, imported
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, emitted, for_turn, imported
 from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.partial_json import parse_partial_json
@@ -41,8 +41,6 @@ from usechat.protocol.parts import (
     Text,
     ToolCall,
     ToolError,
-    ToolInputDelta,
-    ToolInputStart,
     ToolResult,
 )
 from usechat.protocol.releases import NEWEST
@@ -176,7 +174,7 @@ class SmolagentsAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:  # noqa: ARG002
-        self._inputs: dict[int, _Input] = {}
+        self._inputs: dict[int, StreamedCall] = {}
         self._open: dict[str, str] = {}
         """The calls without a result, with the names of their tools."""
         self._answer_text = ""
@@ -224,12 +222,16 @@ class SmolagentsAdapter:
             yield Reasoning(delta.content)
         for call in delta.tool_calls or ():
             yield from self._begin()
-            tool_input = self._inputs.setdefault(call.index or 0, _Input())
+            tool_input = self._inputs.setdefault(call.index or 0, StreamedCall())
             tool_input.id = tool_input.id or call.id or ""
             tool_input.name = tool_input.name or (call.function and call.function.name) or ""
-            text = (call.function and call.function.arguments) or ""
-            tool_input.text += text if isinstance(text, str) else ""
-            yield from self._final_text(tool_input.text) if tool_input.name == _FINAL else tool_input.deltas(text)
+            arguments = call.function and call.function.arguments
+            text = arguments if isinstance(arguments, str) else ""
+            if tool_input.name == _FINAL:
+                tool_input.add(text)
+                yield from self._final_text(tool_input.text)
+            else:
+                yield from tool_input.feed(text)
 
     def _final_text(self, arguments: str) -> Iterator[Part]:
         """Yield what is new of the answer, whose JSON is not complete yet."""
@@ -275,23 +277,6 @@ class SmolagentsAdapter:
         elif output is not None:
             yield Data("output", _value(output))
         yield conversation.finish("stop", conversation.usage(*self._tokens))  # it does not tell why a model ended
-
-
-class _Input:
-    """The input of a call while the model writes it."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.text = ""
-        self._has_begun = False
-
-    def deltas(self, text: str) -> Iterator[Part]:
-        if not self._has_begun and self.id and self.name:
-            self._has_begun = True
-            yield ToolInputStart(self.id, self.name)
-        if self._has_begun and text:
-            yield ToolInputDelta(self.id, text)
 
 
 def _value(output: Any) -> Any:
