@@ -141,6 +141,26 @@ def test_the_example_answers_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert "up to 50 at once" in log.read_text()
 
 
+def test_a_task_of_an_agent_that_exits_does_not_end_its_process(tmp_path: Path) -> None:
+    (tmp_path / "exits.py").write_text(
+        "import asyncio\nimport sys\nasync def leave():\n    sys.exit(3)\n"
+        "async def agent(turn):\n    if turn.text == 'leave':\n"
+        "        await asyncio.gather(leave(), asyncio.sleep(60))\n"
+        "    yield 'still here'\n"
+    )
+    target, log = f"{tmp_path}/exits.py:agent", tmp_path / "worker.txt"
+    with (
+        redis_server(next(iter(SERVERS))) as redis,
+        worker_process(log, target, "--redis", redis.url) as worker,
+        serve_process(tmp_path, target, "--redis", redis.url, "--agents", "external") as served,
+    ):
+        failed = httpx2.post(f"{served.url}/api/chat", json=question("leave", chat_id="c1"), timeout=PATIENCE)
+        assert "An error occurred. Reference: " in failed.text
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("stay", chat_id="c2"), timeout=PATIENCE)
+        assert text_of(answer.content) == "still here"
+        assert worker.poll() is None
+
+
 def test_a_second_signal_stops_the_answers(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import asyncio\nasync def agent(turn):\n    yield 'begun'\n    await asyncio.sleep(3600)\n"

@@ -1,11 +1,15 @@
 """An agent that calls `sys.exit()`, in a real server: its own answer fails, and everybody else's go on."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, ServeProcess, question, serve_process
+from usechat import Turn
+from usechat.server import ChatApp
 
 AGENT = """
 import asyncio
@@ -88,3 +92,23 @@ def test_its_workers_go_on(tmp_path: Path) -> None:
         before = exit_in_every_way(served)
         after = exit_in_every_way(served)
         assert len(before | after) <= 2, "no worker was started again"
+
+
+async def test_an_app_in_the_loop_of_a_host_leaves_its_task_factory_alone() -> None:
+    """Only `usechat serve` and `usechat worker` replace the factory: their loop is ours."""
+    loop = asyncio.get_running_loop()
+    factories: list[object] = []
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        factories.append(await asyncio.create_task(_task_factory()))
+        yield "done"
+
+    transport = httpx2.ASGITransport(ChatApp(agent))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=PATIENCE) as client:
+        answer = await client.post("/api/chat", json=question())
+    assert '"delta":"done"' in answer.text
+    assert (factories, loop.get_task_factory()) == ([None], None)
+
+
+async def _task_factory() -> object:
+    return asyncio.get_running_loop().get_task_factory()
