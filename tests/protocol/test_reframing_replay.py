@@ -1,5 +1,6 @@
 """A reader that comes late gets the same message: shortened, for another release, or behind what was there before."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.reframing import Reframer, compact, earlier_parts, shorten, unseen_parts
+from usechat.protocol.reframing import Reframer, compact, earlier_parts, grown_parts, shorten, unseen_parts
 from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
@@ -308,3 +309,113 @@ def test_a_page_that_is_behind_gets_the_outcomes_and_parts_that_it_lacks() -> No
         parts.BlockEnd(lane="earlier 0"),
     ]
     assert unseen_parts(message, message) == []
+
+
+class Copy:
+    """A page that is told how a message has grown, and begins again where something was taken back."""
+
+    def __init__(self) -> None:
+        self._message: Any = {"parts": []}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+        self._decoder = ChunkDecoder()
+        self.builder = MessageBuilder(sdk="7")
+
+    def see(self, message: UIMessage) -> None:
+        grown = grown_parts(self._message, message)
+        if grown is None:
+            self._begin()
+            grown = grown_parts({"parts": []}, message)
+        assert grown is not None
+        self._message = message
+        for chunk in self._decoder.receive(b"".join([self._frames.send(part) for part in grown])):
+            self.builder.receive(chunk)
+
+
+_SHOWN = ("type", "text", "toolCallId", "state", "input", "output", "errorText", "data", "url")
+
+
+def shown(message: UIMessage) -> list[dict[str, Any]]:
+    """Return what a page shows of a message: no step that is empty yet, and of a failed call not its input."""
+    ui_parts = message["parts"]
+    while ui_parts and ui_parts[-1]["type"] == "step-start":
+        ui_parts = ui_parts[:-1]
+    return [
+        {key: part.get(key) for key in _SHOWN if not (key == "input" and part.get("state") == "output-error")}
+        for part in ui_parts
+    ]
+
+
+@settings(max_examples=100)
+@given(part_lists, st.integers(1, 5))
+def test_a_message_that_is_seen_now_and_then_is_the_same_in_the_end(source_parts: list[Part], pause: int) -> None:
+    builder, copy = MessageBuilder(sdk="7"), Copy()
+    with suppress(StreamFailed):
+        for number, chunk in enumerate(ChunkDecoder().receive(frames_of(source_parts))):
+            builder.receive(chunk)
+            if number % pause == 0:
+                copy.see(builder.message)
+    copy.see(builder.message)
+    assert shown(copy.builder.message) == shown(builder.message)
+
+
+CALL: dict[str, Any] = {"type": "tool-t", "toolCallId": "c1", "input": {"q": 1}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            {"type": "text", "text": "Hel", "state": "streaming"},
+            {"type": "text", "text": "Hello", "state": "done"},
+            [parts.Text("lo", lane="grown 0"), parts.BlockEnd(lane="grown 0")],
+            id="text",
+        ),
+        pytest.param(
+            {**CALL, "state": "input-streaming"},
+            {**CALL, "state": "output-available", "output": 1},
+            [parts.ToolCall("c1", "t", {"q": 1}), parts.ToolResult("c1", 1)],
+            id="unfinished input",
+        ),
+        pytest.param(
+            {**CALL, "state": "output-available", "output": 1, "preliminary": True},
+            {**CALL, "state": "output-available", "output": 2},
+            [parts.ToolResult("c1", 2)],
+            id="preliminary result",
+        ),
+        pytest.param(
+            {**CALL, "state": "input-available"},
+            {**CALL, "state": "approval-requested", "approval": {"id": "a"}},
+            [parts.ApprovalRequest("a", "c1")],
+            id="question",
+        ),
+        pytest.param(
+            {"type": "data-x", "id": "d", "data": 1},
+            {"type": "data-x", "id": "d", "data": 2},
+            [parts.Data("x", 2, "d")],
+            id="data",
+        ),
+        pytest.param(
+            {**CALL, "state": "output-available", "output": 1},
+            {**CALL, "state": "output-available", "output": 2},
+            None,
+            id="another result",
+        ),
+        pytest.param(
+            {"type": "text", "text": "Hello", "state": "streaming"},
+            {"type": "text", "text": "Help", "state": "streaming"},
+            None,
+            id="another text",
+        ),
+    ],
+)
+def test_what_a_part_has_got_since(before: Any, after: Any, expected: list[Part] | None) -> None:
+    assert grown_parts({"parts": [before]}, {"parts": [after]}) == expected
+
+
+def test_metadata_grows_too() -> None:
+    message = {"parts": [], "metadata": {"a": 1}}
+    assert grown_parts({"parts": []}, message) == [parts.Metadata({"a": 1})]
+    assert grown_parts(message, message) == []

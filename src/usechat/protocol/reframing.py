@@ -30,6 +30,7 @@ __all__ = [
     "Reframer",
     "compact",
     "earlier_parts",
+    "grown_parts",
     "parts_from_chunk",
     "shorten",
     "unseen_parts",
@@ -299,6 +300,89 @@ def unseen_parts(message: Mapping[str, Any], copy: Mapping[str, Any]) -> list[Pa
     return [*outcomes, *earlier_parts({"parts": message["parts"][length:]})]
 
 
+def grown_parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part] | None:
+    """Return the parts by which a message has grown; ``None`` if something was taken back.
+
+    A text that is still written keeps its lane, so that what follows is more of the same block.
+
+    >>> text = {"type": "text", "text": "Hel", "state": "streaming"}
+    >>> before = {"parts": [{"type": "step-start"}, text]}
+    >>> after = {"parts": [{"type": "step-start"}, {**text, "text": "Hello"}]}
+    >>> [(type(part).__name__, part.text, part.lane) for part in grown_parts(before, after)]
+    [('Text', 'lo', 'grown 1')]
+    >>> grown_parts(after, before) is None
+    True
+    """
+    old, new = before["parts"], after["parts"]
+    if len(new) < len(old):
+        return None
+    first = _first_content(new)
+    has_no_steps = _first_content(old) is None and first not in (None, "step-start")
+    grown: list[Part] = [parts.Start(steps=False)] if has_no_steps else []
+    for index, part in enumerate(new):
+        earlier = old[index] if index < len(old) else None
+        growth = [] if part == earlier else _growth(earlier, part, f"grown {index}")
+        if growth is None:
+            return None
+        grown += growth
+    metadata = after.get("metadata")
+    if isinstance(metadata, Mapping) and metadata != before.get("metadata"):
+        grown.append(parts.Metadata(metadata))
+    return grown
+
+
+def _first_content(ui_parts: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the type of the first part that belongs to a step; data may come before."""
+    return next((part["type"] for part in ui_parts if not part["type"].startswith("data-")), None)
+
+
+def _growth(earlier: Mapping[str, Any] | None, part: Mapping[str, Any], lane: str) -> list[Part] | None:
+    kind = part["type"]
+    if earlier is not None and earlier["type"] != kind:
+        return None
+    if kind in ("text", "reasoning"):
+        return _grown_text(earlier, part, lane)
+    if is_tool(part):
+        return _grown_call(earlier, part)
+    is_same_data = earlier is not None and kind.startswith("data-") and earlier.get("id") == part.get("id") is not None
+    return _stored_parts(part, lane) if earlier is None or is_same_data else None
+
+
+def _grown_text(earlier: Mapping[str, Any] | None, part: Mapping[str, Any], lane: str) -> list[Part] | None:
+    so_far = "" if earlier is None else earlier["text"]
+    if not part["text"].startswith(so_far) or (earlier is not None and earlier.get("state") != "streaming"):
+        return None
+    kind = parts.Text if part["type"] == "text" else parts.Reasoning
+    more: list[Part] = [kind(part["text"][len(so_far) :], part.get("providerMetadata"), lane=lane)]
+    if part.get("state") != "streaming":
+        more.append(parts.BlockEnd(citations=tuple(part.get("citations") or ()) or None, lane=lane))
+    return more
+
+
+def _grown_call(earlier: Mapping[str, Any] | None, part: Mapping[str, Any]) -> list[Part] | None:
+    if part["state"] == "input-streaming":  # a message has the value of an unfinished input, not its text
+        return [_input_start(part)] if earlier is None else []
+    new = _call_parts(part)
+    if earlier is None or earlier["state"] == "input-streaming":
+        return new
+    old = _call_parts(earlier)
+    if earlier.get("preliminary"):
+        old.pop()
+    is_grown = earlier.get("input") == part.get("input") and old[1:] == new[1 : len(old)]
+    return new[len(old) :] if is_grown else None
+
+
+def _input_start(part: Mapping[str, Any]) -> Part:
+    return parts.ToolInputStart(
+        str(part.get("toolCallId")),
+        tool_name(part),
+        is_dynamic_tool(part),
+        part.get("providerExecuted"),
+        tool_metadata=part.get("toolMetadata"),
+        title=part.get("title"),
+    )
+
+
 def _stored_parts(part: Mapping[str, Any], lane: str) -> list[Part]:
     kind = str(part.get("type", ""))
     metadata = part.get("providerMetadata")
@@ -332,12 +416,12 @@ def _call_parts(part: Mapping[str, Any]) -> list[Part]:
     ]
     approval = part.get("approval")
     if isinstance(approval, Mapping) and "id" in approval:
-        call_parts.append(parts.ApprovalRequest(str(approval["id"]), call_id))
+        call_parts.append(parts.ApprovalRequest(str(approval["id"]), call_id, signature=approval.get("signature")))
         if "approved" in approval:
             call_parts.append(parts.ApprovalResponse(str(approval["id"]), approval["approved"] is True))
     match part.get("state"):
         case "output-available":
-            call_parts.append(parts.ToolResult(call_id, part.get("output")))
+            call_parts.append(parts.ToolResult(call_id, part.get("output"), bool(part.get("preliminary"))))
         case "output-error":
             call_parts.append(parts.ToolError(call_id, str(part.get("errorText", ""))))
         case "output-denied":
