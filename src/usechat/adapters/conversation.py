@@ -79,6 +79,7 @@ __all__ = [
     "without_doubtful_files",
     "without_provider_calls",
     "without_questions",
+    "without_tools",
     "without_unreadable",
 ]
 
@@ -268,6 +269,28 @@ def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMe
                 yield cast("ModelMessage", {**message, "content": parts})
         else:
             yield message
+
+
+def without_tools(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages without calls, their results and reasoning, for agents of which each has other tools.
+
+    >>> call = {"type": "tool-call", "toolCallId": "c1", "toolName": "clock", "input": {}}
+    >>> texts = [{"type": "text", "text": "I look."}, call, {"type": "text", "text": "Noon."}]
+    >>> without_tools([{"role": "assistant", "content": texts}])
+    [{'role': 'assistant', 'content': [{'type': 'text', 'text': 'I look.'}, {'type': 'text', 'text': 'Noon.'}]}]
+    """
+    listed: list[Any] = []
+    for message in messages:
+        content: Any = message["content"]
+        if message["role"] == "assistant":
+            content = [part for part in content if part["type"] == "text"]
+        if message["role"] == "tool" or not content:
+            continue
+        if message["role"] == "assistant" and listed and listed[-1]["role"] == "assistant":
+            listed[-1]["content"] += content
+        else:
+            listed.append({**message, "content": content})
+    return listed
 
 
 def without_unreadable(messages: Iterable[ModelMessage], kinds: Collection[str], words: str) -> list[ModelMessage]:
