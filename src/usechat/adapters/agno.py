@@ -1,17 +1,19 @@
-"""Agno agents and teams as chats.
+"""Agno agents, teams and workflows as chats.
 
-``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent`` and ``Team``;
+``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent``, ``Team`` and ``Workflow``;
 :class:`AgnoSource` takes the arguments of a run.
 
 **Events** are those of ``agent.arun(…, stream=True, stream_events=True)``. The last one repeats the whole text, and is
 read only if nothing was streamed. Results are texts made by ``str``; those that are JSON or a Python literal become
-values. Each member of a team has a separate lane.
+values. Each member of a team has a separate lane, and so has each run of an agent in a workflow.
 
 **Memory.** An agent with a database and ``add_history_to_context`` gets the new message only, in a session of the
-caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat.
+caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat. The agents
+of a workflow get the texts of the chat, unless the workflow gives them its own history.
 
 **Pauses.** Tools with ``requires_confirmation`` ask for an approval; ``external_execution`` and ``requires_user_input``
-wait for an output of the page. The paused run is kept in the agent's database, or by the run store if it has none.
+wait for an output of the page. The paused run is kept in the agent's database, or by the run store if it has none. A
+workflow that pauses fails the turn.
 """
 
 import copy
@@ -59,6 +61,9 @@ _FRAMEWORK: Final = "agno"
 _OURS: Final = "usechat_message"
 """Under which key a run's metadata names the user message that it answers."""
 _ENDINGS: Final = frozenset({"RunCompleted", "RunPaused", "RunCancelled", "RunError"})
+_WORKFLOW_ENDINGS: Final = frozenset({"WorkflowCompleted", "WorkflowPaused", "WorkflowCancelled", "WorkflowError"})
+_WORKFLOW_EVENTS: Final = ("Workflow", "Step", "Loop", "Parallel", "Condition", "Router")
+"""How the events of workflows begin."""
 _IGNORED: Final = frozenset(
     {"RunStarted", "RunContentCompleted", "ToolCallError", "ReasoningStarted", "ReasoningStep",
      "ReasoningCompleted", "PreHookStarted", "PreHookCompleted", "PostHookStarted", "PostHookCompleted",
@@ -71,7 +76,7 @@ _IGNORED: Final = frozenset(
 
 
 def source_of(agent: Any, *, context: Any = None) -> "AgnoSource | None":
-    """Return the source of an agent or a team; ``None`` for everything else.
+    """Return the source of an agent, a team or a workflow; ``None`` for everything else.
 
     ``context`` is what the agent needs per request, as the source takes it.
 
@@ -80,11 +85,19 @@ def source_of(agent: Any, *, context: Any = None) -> "AgnoSource | None":
     """
     agent_type = imported("agno.agent", "agno", "agno").Agent
     team_type = imported("agno.team", "agno", "agno").Team
-    return AgnoSource(agent, context=context) if isinstance(agent, (agent_type, team_type)) else None
+    is_served = isinstance(agent, (agent_type, team_type)) or _is_workflow(agent)
+    return AgnoSource(agent, context=context) if is_served else None
+
+
+def _is_workflow(agent: Any) -> bool:
+    # Not imported for an agent: a workflow needs packages that Agno itself does not.
+    if not any(base.__module__ == "agno.workflow.workflow" for base in type(agent).__mro__):
+        return False
+    return isinstance(agent, imported("agno.workflow", "agno", "agno").Workflow)
 
 
 class AgnoSource(FrameworkSource[Any]):
-    """Answers turns with an agent or a team.
+    """Answers turns with an agent, a team or a workflow; of a workflow each turn gets a copy.
 
     ``context`` are the ``dependencies`` of a run: a mapping, or a function of the turn, async or not, that returns one.
     ``options`` are further arguments of ``arun``, such as ``session_state``, in the same way. The session and the user
@@ -111,11 +124,11 @@ class AgnoSource(FrameworkSource[Any]):
             **await self.arguments(turn),
             "stream": True,
             "stream_events": True,
-            "yield_run_output": True,
             "session_id": thread,
             "user_id": thread.partition("/")[0] or None,
         }
-        async with aclosing(await self._run(turn, arguments)) as events:
+        run = self._run_workflow if _is_workflow(self._agent) else self._run
+        async with aclosing(await run(turn, arguments)) as events:
             async for event in events:
                 if _kind(event):
                     yield event
@@ -124,6 +137,7 @@ class AgnoSource(FrameworkSource[Any]):
                     await current_context().states.keep_state(conversation.state_handle(turn, _FRAMEWORK), state)
 
     async def _run(self, turn: Turn, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
+        arguments["yield_run_output"] = True
         waiting = await self._kept_pause(turn)  # also if another message supersedes it
         if turn.approvals or turn.tool_outputs:
             run = await self._stored_pause(arguments) if waiting is None else waiting
@@ -142,13 +156,23 @@ class AgnoSource(FrameworkSource[Any]):
         message = _user(last["content"])
         return self._stream(agent.arun(message.pop("content"), **message, **arguments))
 
+    async def _run_workflow(self, turn: Turn, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
+        conversation.refuse_answers(turn)
+        *before, last = conversation.without_tools(conversation.history(turn))
+        workflow = self._agent.deep_copy()
+        if workflow.db is None or not workflow.add_workflow_history_to_steps:
+            for agent in _agents_in(workflow.steps):
+                agent.additional_input = [*(agent.additional_input or ()), *to_agno(before)]
+        message = _user(last["content"])
+        return self._stream(workflow.arun(message.pop("content"), **message, **arguments))
+
     async def _stream(self, run: Any) -> AsyncGenerator[Any]:
         """Yield the events of a run; cancel it if nobody reads on, since a tool may run in another task."""
         run_id, is_over = None, False
         try:
             async for event in run:
                 run_id = run_id or event.run_id
-                is_over = is_over or (event.run_id == run_id and _kind(event) in _ENDINGS)
+                is_over = is_over or (event.run_id == run_id and _kind(event) in _ENDINGS | _WORKFLOW_ENDINGS)
                 yield event
         finally:
             if run_id is not None and not is_over:
@@ -203,6 +227,19 @@ def _with_history(agent: Any, messages: list[Any]) -> Any:
     return copied
 
 
+def _agents_in(step: Any) -> Iterator[Any]:
+    """Yield the agents and teams of the steps of a workflow, and of the workflows in them."""
+    if hasattr(step, "additional_input"):
+        yield step
+        return
+    for each in step if isinstance(step, (list, tuple)) else ():
+        yield from _agents_in(each)
+    for name in ("agent", "team", "workflow", "steps", "else_steps", "choices"):
+        inner = getattr(step, name, None)
+        if inner is not None and not callable(inner):
+            yield from _agents_in(inner)
+
+
 def _answer(requirements: Iterable[Any], turn: Turn) -> None:
     """Give a paused run the answers of a turn. A confirmation that was not answered is rejected."""
     approvals = {answer.tool_call_id: answer for answer in turn.approvals}
@@ -243,17 +280,21 @@ class AgnoAdapter:
         self._output: Any = None
         self._is_over = False
         self._signature: str | None = None
+        self._workflow = _WorkflowOutputs()
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes."""
         kind = _kind(event)
         self._top = self._top or event.run_id
+        self._workflow.note(kind, event)
         if event.run_id is not None and event.run_id != self._top:
-            if kind not in _ENDINGS and kind not in _IGNORED:
+            if kind not in _ENDINGS | _WORKFLOW_ENDINGS | _IGNORED and not kind.startswith(_WORKFLOW_EVENTS):
                 yield from self._member(event).parts(self._parts(kind, event, event.run_id))
         elif kind in _ENDINGS:
             yield from self._end(kind, event)
-        elif kind not in _IGNORED:
+        elif kind in _WORKFLOW_ENDINGS or kind.endswith("Paused"):
+            yield from self._end_workflow(kind, event)
+        elif kind not in _IGNORED and not kind.startswith(_WORKFLOW_EVENTS):
             yield from self._parts(kind, event, "")
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
@@ -264,7 +305,7 @@ class AgnoAdapter:
     def _member(self, event: Any) -> conversation.SubAgent:
         """Return what puts the parts of a team's member into a lane; it is named in its first step."""
         if event.run_id not in self._members:
-            name = event.agent_name or getattr(event, "team_name", None) or ""
+            name = getattr(event, "agent_name", None) or getattr(event, "team_name", None) or ""
             self._members[event.run_id] = conversation.SubAgent(name, event.run_id)
         return self._members[event.run_id]
 
@@ -349,6 +390,50 @@ class AgnoAdapter:
             used = event.metrics
             usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
             yield conversation.finish("stop", usage)  # Agno does not tell why a model ended
+
+    def _end_workflow(self, kind: str, event: Any) -> Iterator[Part]:
+        self._is_over = True
+        if kind == "WorkflowError":
+            raise StreamFailed(f"the Agno workflow failed: {event.error}")
+        last = event.step_results[-1] if kind == "WorkflowCompleted" and event.step_results else None
+        if last is not None and not getattr(last, "success", True):  # its content is the exception's text
+            raise StreamFailed(f"the last step of the Agno workflow failed: {last.error or last.content}")
+        if kind.endswith("Paused"):
+            raise StreamFailed(
+                f"the step {getattr(event, 'step_name', '')} of the Agno workflow waits for a person, and a page cannot"
+                " answer it; serve the agent whose tool asks"
+            )
+        if kind == "WorkflowCancelled":
+            yield Abort()
+            return
+        if (output := self._workflow.unread(_json(event.content))) is not None:
+            yield Step()
+            yield Text(output) if isinstance(output, str) else Data("output", output)
+        tokens = self._workflow.tokens
+        yield conversation.finish("stop", conversation.usage(*tokens) if any(tokens) else None)
+
+
+class _WorkflowOutputs:
+    """What the agents of a workflow have shown. The result of the workflow repeats it, or is that of a function."""
+
+    def __init__(self) -> None:
+        self.tokens = [0, 0]
+        self._outputs: list[Any] = []
+
+    def note(self, kind: str, event: Any) -> None:
+        """Note what an agent has shown; a function that returns something else makes it old."""
+        if kind == "RunCompleted" and getattr(event, "parent_run_id", None) is None:
+            self._outputs.append(_json(event.content))
+            if event.metrics is not None:
+                self.tokens[0] += event.metrics.input_tokens
+                self.tokens[1] += event.metrics.output_tokens
+        elif kind == "StepOutput" and _json(event.content) not in self._outputs:
+            self._outputs.clear()
+
+    def unread(self, result: Any) -> Any:
+        """Return the result of the workflow; ``None`` if it is made of what agents have shown."""
+        is_shown = result in self._outputs or (isinstance(result, str) and bool(self._outputs))
+        return None if is_shown else result
 
 
 def _kind(event: Any) -> str:

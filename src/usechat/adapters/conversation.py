@@ -272,24 +272,25 @@ def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMe
 
 
 def without_tools(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages without calls, their results and reasoning, for agents of which each has other tools.
+    """Return the messages without calls, their results and reasoning, for agents that have other tools, or none.
 
     >>> call = {"type": "tool-call", "toolCallId": "c1", "toolName": "clock", "input": {}}
-    >>> texts = [{"type": "text", "text": "I look."}, call, {"type": "text", "text": "Noon."}]
-    >>> without_tools([{"role": "assistant", "content": texts}])
-    [{'role': 'assistant', 'content': [{'type': 'text', 'text': 'I look.'}, {'type': 'text', 'text': 'Noon.'}]}]
+    >>> content = [{"type": "text", "text": "I look."}, call, {"type": "text", "text": "Noon."}]
+    >>> without_tools([{"role": "assistant", "content": content}])
+    [{'role': 'assistant', 'content': [{'type': 'text', 'text': 'I look.\\n\\nNoon.'}]}]
     """
     listed: list[Any] = []
     for message in messages:
-        content: Any = message["content"]
-        if message["role"] == "assistant":
-            content = [part for part in content if part["type"] == "text"]
-        if message["role"] == "tool" or not content:
+        if message["role"] != "assistant":
+            listed += [] if message["role"] == "tool" else [message]
             continue
-        if message["role"] == "assistant" and listed and listed[-1]["role"] == "assistant":
-            listed[-1]["content"] += content
-        else:
-            listed.append({**message, "content": content})
+        texts = [part["text"] for part in message["content"] if part["type"] == "text"]
+        if listed and listed[-1]["role"] == "assistant":
+            texts.insert(0, listed.pop()["content"][0]["text"])
+        if any(texts):
+            listed.append(
+                {"role": "assistant", "content": [{"type": "text", "text": "\n\n".join(filter(None, texts))}]}
+            )
     return listed
 
 
