@@ -89,6 +89,7 @@ def test_a_tab_that_is_behind_does_not_set_back_one_that_has_the_whole_answer(op
     assert numbers(second) == list(range(1, 101))
     expect(second.get_by_role("alert")).to_be_hidden()
     second.reload()
+    expect(second.get_by_text("end-of-count")).to_be_visible()
     assert numbers(second) == list(range(1, 101)), "what is kept is whole"
     expect(second.get_by_role("alert")).to_be_hidden()
     first.evaluate("readOn()")
