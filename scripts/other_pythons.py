@@ -14,7 +14,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 UV: Final = str(ROOT / ".tools" / "bin" / "uv")
-PLAIN_ASGI: Final = "plain_asgi or every_python"
+PLAIN_ASGI: Final = "plain_asgi and not once or every_python"
 EVERY_PYTHON: Final = "quick and not slow or every_python"
 """Classes of tests, as for `pytest -m`."""
 WAITING: Final = ("-n", str((os.cpu_count() or 1) + 1))

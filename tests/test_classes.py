@@ -55,6 +55,7 @@ def test_classes_are_those_of_files_and_not_of_single_tests() -> None:
         ("protocol/stream/test_calling.py", {"core", "quick"}),
         ("protocol/test_states.py", {"core", "quick", "slow"}),
         ("test_layers.py", {"once"}),
+        ("server/test_agent_processes.py", {"once", "plain_asgi"}),
         ("contracts/test_adapters.py", {"unit"}),
         ("conformance/test_live_crewai.py", {"live", "crewai"}),
     ],

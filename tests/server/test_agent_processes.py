@@ -21,6 +21,8 @@ from tests.runs.redis.test_workers import LOST, Stream, counted, text_of
 from tests.server.metrics_page import parse_samples
 from tests.server.sockets import Body
 
+pytestmark = pytest.mark.once
+
 LEASE = 6.0
 LONG_LEASE = 60.0
 """For tests in which no run may be lost, however slow the machine is."""
