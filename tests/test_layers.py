@@ -65,6 +65,7 @@ LAYERS = [
     "sources",
     "pauses",
     "typescript",
+    "adapters.sub_agents",
     "adapters.conversation",
     "adapters.framework",
     "adapters",

@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, without_results
 from usechat.certificates import verification
 from usechat.errors import InvalidAddress, InvalidJSON, PublicError, RequestRefused, StreamFailed, UnknownEvent
@@ -324,7 +324,7 @@ class AgUiAdapter:
         self._is_over = False
         self._interrupts: list[Any] = []
         """The values of interrupts of ``ag-ui-langgraph``."""
-        self._sub_agents: dict[str, tuple[AgUiAdapter, conversation.SubAgent]] = {}
+        self._sub_agents: dict[str, tuple[AgUiAdapter, sub_agents.SubAgent]] = {}
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes.
@@ -353,13 +353,13 @@ class AgUiAdapter:
         if error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
 
-    def _begin_sub_agent(self, run_id: str, name: str) -> "tuple[AgUiAdapter, conversation.SubAgent]":
+    def _begin_sub_agent(self, run_id: str, name: str) -> "tuple[AgUiAdapter, sub_agents.SubAgent]":
         """Return the adapter of a sub-agent, and what puts it into its lane; what follows it is another step."""
         self._is_step_open = False
         adapter = AgUiAdapter(denied=self._denied)
         adapter._known_calls, adapter._waiting = self._known_calls, self._waiting  # the end of the run names them
         adapter._interrupts = self._interrupts
-        self._sub_agents[run_id] = adapter, conversation.SubAgent(name, run_id)
+        self._sub_agents[run_id] = adapter, sub_agents.SubAgent(name, run_id)
         return self._sub_agents[run_id]
 
     def _begin(self) -> Iterator[Part]:

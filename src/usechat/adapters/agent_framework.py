@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collec
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, imported
 from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
@@ -107,7 +107,7 @@ class AgentFrameworkSource(FrameworkSource[Any]):
             session, messages = _resumed(state, turn)
         else:
             session, messages = self._agent.create_session(), to_agent_framework(conversation.history(turn))
-        conversation.begin_sub_agents()
+        sub_agents.begin_sub_agents()
         run = self._agent.run(messages, stream=True, session=session, **await self.arguments(turn))
         requests: list[Any] = []
         async for update in run:
@@ -293,8 +293,8 @@ def show_sub_agent(update: Any) -> None:
     """
     # The framework does not say which call an update belongs to, but each call runs in a separate task.
     lane = _lanes.setdefault(asyncio.current_task(), new_id())
-    adapter, speaker = conversation.sub_agent(update.author_name or "agent", lane, AgentFrameworkAdapter)
-    conversation.show(speaker, adapter, update)
+    adapter, speaker = sub_agents.sub_agent(update.author_name or "agent", lane, AgentFrameworkAdapter)
+    sub_agents.show(speaker, adapter, update)
 
 
 def _provided_output(content: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collec
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
@@ -275,7 +275,7 @@ class AgnoAdapter:
         self._known_calls = set(known_calls)
         self._denied = denied
         self._top: str | None = None
-        self._members: dict[str, conversation.SubAgent] = {}
+        self._members: dict[str, sub_agents.SubAgent] = {}
         self._has_text = False
         self._output: Any = None
         self._is_over = False
@@ -302,11 +302,11 @@ class AgnoAdapter:
         if error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
 
-    def _member(self, event: Any) -> conversation.SubAgent:
+    def _member(self, event: Any) -> sub_agents.SubAgent:
         """Return what puts the parts of a team's member into a lane; it is named in its first step."""
         if event.run_id not in self._members:
             name = getattr(event, "agent_name", None) or getattr(event, "team_name", None) or ""
-            self._members[event.run_id] = conversation.SubAgent(name, event.run_id)
+            self._members[event.run_id] = sub_agents.SubAgent(name, event.run_id)
         return self._members[event.run_id]
 
     def _parts(self, kind: str, event: Any, lane: str) -> Iterator[Part]:

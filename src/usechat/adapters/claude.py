@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.anthropic import MessageBlocks, to_anthropic, tool_output
 from usechat.adapters.framework import FrameworkSource, for_turn, imported
 from usechat.errors import StreamFailed, UnknownEvent
@@ -280,7 +280,7 @@ class ClaudeAdapter:
         self._streamed: set[str] = set()
         self._whole_messages: dict[str, str] = {}
         """The last message of each lane that was not streamed; each of its blocks comes alone."""
-        self._sub_agents: dict[str, conversation.SubAgent] = {}
+        self._sub_agents: dict[str, sub_agents.SubAgent] = {}
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
@@ -323,7 +323,7 @@ class ClaudeAdapter:
         if parent not in self._sub_agents:
             call = self._calls.get(parent)
             tool_input = call.input if call is not None and isinstance(call.input, Mapping) else {}
-            self._sub_agents[parent] = conversation.SubAgent(tool_input.get("subagent_type", "agent"), parent)
+            self._sub_agents[parent] = sub_agents.SubAgent(tool_input.get("subagent_type", "agent"), parent)
         return self._sub_agents[parent].parts(parts)
 
     def _stream(self, message: Any) -> Iterator[Part]:

@@ -26,7 +26,7 @@ from collections.abc import (
 from contextlib import ExitStack, aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
@@ -326,7 +326,7 @@ class CrewAiAdapter:
             return next(reversed(self._agents.values()), None) if kind.startswith("tool_") else None
         agent = str(data["agent_id"])
         if agent not in self._agents:
-            label = conversation.SubAgent(str(data.get("agent_role") or "agent"), agent) if self._agents else None
+            label = sub_agents.SubAgent(str(data.get("agent_role") or "agent"), agent) if self._agents else None
             self._agents[agent] = _Speaker(label)
         return self._agents[agent]
 
@@ -377,7 +377,7 @@ class CrewAiAdapter:
 class _Speaker:
     """One agent of a run: its lane, its step, what it says, and the calls that its model writes."""
 
-    def __init__(self, label: conversation.SubAgent | None) -> None:
+    def __init__(self, label: sub_agents.SubAgent | None) -> None:
         self._label = label
         self._has_step = False
         self._speech = _Speech()

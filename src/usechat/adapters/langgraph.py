@@ -34,7 +34,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_hints, is_typeddict
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import (
@@ -388,7 +388,7 @@ class LangGraphAdapter:
         if kind in ("messages", "tasks"):
             ns = event["ns"]
             parts = self._message(data[0], data[1], ns) if kind == "messages" else self._task(data, ns)
-            yield from map(conversation.in_tool, parts) if ns and self._is_in_tool(ns) else parts
+            yield from map(sub_agents.in_tool, parts) if ns and self._is_in_tool(ns) else parts
         elif kind == "custom":
             yield Data("custom", data)
         elif kind == "updates":

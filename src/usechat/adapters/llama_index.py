@@ -30,7 +30,7 @@ from collections.abc import (
 )
 from typing import Any, Final, TypeAlias
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.adapters.openai import ResponseItems
 from usechat.errors import StreamFailed, UnknownEvent
@@ -346,7 +346,7 @@ class LlamaIndexAdapter:
         self._begun_calls: set[str] = set()
         self._lanes: dict[str, str] = {}
         self._first_agent: str | None = None
-        self._others: dict[str, conversation.SubAgent] = {}
+        self._others: dict[str, sub_agents.SubAgent] = {}
         self._tokens = [0, 0]
         self._reason: str | None = None
         self._was_streamed = False
@@ -400,7 +400,7 @@ class LlamaIndexAdapter:
             self._first_agent = name
         if name == self._first_agent:
             return iter(parts)
-        return self._others.setdefault(name, conversation.SubAgent(name, name)).parts(parts)
+        return self._others.setdefault(name, sub_agents.SubAgent(name, name)).parts(parts)
 
     def _lane(self, event: Any) -> str:
         return "" if event.current_agent_name == self._first_agent else event.current_agent_name

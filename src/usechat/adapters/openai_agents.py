@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options
 from usechat.adapters.openai import ResponseItems, to_responses
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
@@ -188,7 +188,7 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
         else:
             messages = conversation.history(turn)
             run_input = to_openai_agents(messages[-1:] if options.get("session") is not None else messages)
-        conversation.begin_sub_agents()
+        sub_agents.begin_sub_agents()
         hooks = options["hooks"] = _StoredFirst(options.get("hooks"))
         result = Runner.run_streamed(self._agent_for(turn), run_input, **options)
         async for event in _with_result(result):
@@ -291,7 +291,7 @@ class OpenAIAgentsAdapter:
         self._items = ResponseItems(known_calls)
         self._denied = denied
         self._agent = agent
-        self._speaker: conversation.SubAgent | None = None
+        self._speaker: sub_agents.SubAgent | None = None
         self._reason: str | None = None
         self._is_over = False
 
@@ -308,7 +308,7 @@ class OpenAIAgentsAdapter:
         elif isinstance(event, AgentUpdatedStreamEvent):
             name = event.new_agent.name
             if self._agent not in (None, name):
-                self._speaker = conversation.SubAgent(name, f"{_LANE}{name}")
+                self._speaker = sub_agents.SubAgent(name, f"{_LANE}{name}")
             self._agent = name
         elif isinstance(event, RunResultStreaming):
             yield from self._result(event)
@@ -380,8 +380,8 @@ async def show_sub_agent(event: AgentToolStreamEvent) -> None:
     """
     call, name = event["tool_call"], event["agent"].name
     lane = f"{name}-{'' if call is None else call.call_id}"
-    adapter, speaker = conversation.sub_agent(name, lane, OpenAIAgentsAdapter)
-    conversation.show(speaker, adapter, event["event"])
+    adapter, speaker = sub_agents.sub_agent(name, lane, OpenAIAgentsAdapter)
+    sub_agents.show(speaker, adapter, event["event"])
 
 
 def parts(result: RunResultStreaming) -> AsyncIterator[Part]:

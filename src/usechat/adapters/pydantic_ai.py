@@ -39,7 +39,7 @@ from importlib import import_module
 from types import NoneType
 from typing import Any, Final, get_args
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.elicitation import answer_to
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, required_fields, without_results
 from usechat.errors import CannotAnswer, MissingDependency, UnknownEvent
@@ -192,7 +192,7 @@ class PydanticAISource(FrameworkSource[Any]):
         arguments = run_arguments(self._agent, turn, options.pop("output_type", None))
         capabilities = [ReinjectSystemPrompt(replace_existing=True), *options.pop("capabilities", ()), _FailedTools()]
         arguments |= {"capabilities": capabilities, **options}
-        conversation.begin_sub_agents()
+        sub_agents.begin_sub_agents()
         async with _deferring(self._agent).run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
@@ -291,9 +291,9 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
     ...     return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
     """
     name = (context.agent and context.agent.name) or "agent"
-    adapter, speaker = conversation.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
+    adapter, speaker = sub_agents.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
     async for event in events:
-        conversation.show(speaker, adapter, event)
+        sub_agents.show(speaker, adapter, event)
 
 
 async def elicitation_handler(_message: str, _response_type: Any, params: Any, _context: Any) -> Any:

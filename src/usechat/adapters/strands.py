@@ -32,7 +32,7 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, imported
 from usechat.errors import CannotAnswer, PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -325,8 +325,8 @@ class StrandsAdapter:
         self._known_calls = set(known_calls)
         self._denied = denied
         self._begun_calls: set[str] = set()
-        self._sub_agents: dict[str, tuple[StrandsAdapter, conversation.SubAgent]] = {}
-        self._nodes: dict[str, tuple[StrandsAdapter, conversation.SubAgent]] = {}
+        self._sub_agents: dict[str, tuple[StrandsAdapter, sub_agents.SubAgent]] = {}
+        self._nodes: dict[str, tuple[StrandsAdapter, sub_agents.SubAgent]] = {}
         """Those of the nodes of a swarm or graph, by their paths."""
         self._talkers: set[str] = set()
         """The nodes that have streamed a text."""
@@ -392,7 +392,7 @@ class StrandsAdapter:
     def _in_lane(self, path: str, say: Callable[["StrandsAdapter"], Iterable[Part]]) -> Iterator[Part]:
         if path not in self._nodes:
             adapter = StrandsAdapter(known_calls=self._known_calls, denied=self._denied)
-            self._nodes[path] = adapter, conversation.SubAgent(path.rpartition("/")[2], path)
+            self._nodes[path] = adapter, sub_agents.SubAgent(path.rpartition("/")[2], path)
         adapter, speaker = self._nodes[path]
         return speaker.parts(say(adapter))
 
@@ -449,7 +449,7 @@ class StrandsAdapter:
         """Yield what a tool streams: an agent's events in a separate lane, all else as a preliminary result."""
         call_id = use["toolUseId"]
         if isinstance(data, Mapping) and "init_event_loop" in data:
-            speaker = conversation.SubAgent(use["name"], call_id, is_in_tool=True)
+            speaker = sub_agents.SubAgent(use["name"], call_id, is_in_tool=True)
             self._sub_agents[call_id] = StrandsAdapter(), speaker
         if call_id in self._sub_agents:
             adapter, speaker = self._sub_agents[call_id]
