@@ -66,6 +66,7 @@ LAYERS = [
     "pauses",
     "typescript",
     "adapters.sub_agents",
+    "adapters.model_files",
     "adapters.conversation",
     "adapters.framework",
     "adapters",

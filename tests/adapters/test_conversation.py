@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.turns import assistant, text, tool, turn_of, user
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.errors import PublicError
 
 pytestmark = pytest.mark.quick
@@ -27,25 +27,25 @@ def file(url: str, media_type: str = "text/plain") -> Any:
 
 
 def test_a_data_url_holds_its_file() -> None:
-    assert conversation.model_file(file("data:text/plain;base64,aGk=")).data == b"hi"
-    assert conversation.model_file(file("data:text/plain,a%20b")).text == "a.txt:\na b"
-    assert conversation.model_file(file("data:image/png;base64,aGk=", "image/png")).text is None
-    assert conversation.model_file(file("data:image/png;base64,aGk=", "image/png")).base64 == "aGk="
+    assert model_files.model_file(file("data:text/plain;base64,aGk=")).data == b"hi"
+    assert model_files.model_file(file("data:text/plain,a%20b")).text == "a.txt:\na b"
+    assert model_files.model_file(file("data:image/png;base64,aGk=", "image/png")).text is None
+    assert model_files.model_file(file("data:image/png;base64,aGk=", "image/png")).base64 == "aGk="
 
 
 def test_a_file_at_an_https_address_is_passed_on_by_its_address() -> None:
-    assert conversation.model_file(file("https://example.com/a")).data is None
+    assert model_files.model_file(file("https://example.com/a")).data is None
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/", "file:///etc/passwd", "ftp://example.com/a", "a.txt"])
 def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(PublicError, match="https"):
-        conversation.model_file(file(url))
+        model_files.model_file(file(url))
 
 
 def test_a_file_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(PublicError, match="cannot be read"):
-        conversation.model_file(file("data:text/plain;base64,a"))
+        model_files.model_file(file("data:text/plain;base64,a"))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def sound(role: str, *parts: Any) -> Any:
 def test_a_file_that_the_model_cannot_take_is_named_once_and_then_left_out() -> None:
     audio = {**file("data:audio/wav;base64,aGk=", "audio/wav"), "filename": "a.wav"}
     with pytest.raises(PublicError, match=r"cannot read a\.wav \(audio/wav\)\. It reads texts, images\."):
-        conversation.without_unreadable([sound("user", audio)], ("image/",), "images")
-    messages: Any = conversation.without_unreadable([sound("user", audio), sound("user")], ("image/",), "images")
+        model_files.without_unreadable([sound("user", audio)], ("image/",), "images")
+    messages: Any = model_files.without_unreadable([sound("user", audio), sound("user")], ("image/",), "images")
     before, after = messages
     assert before["content"][0] == {"type": "text", "text": "[a.wav (audio/wav) was left out: it cannot be read.]"}
     assert after == sound("user")
@@ -101,4 +101,4 @@ def test_a_file_that_the_model_cannot_take_is_named_once_and_then_left_out() -> 
 
 def test_files_that_the_model_takes_stay() -> None:
     messages = [sound("user", file("data:image/png;base64,aGk=", "image/png"), file("data:text/csv,a", "text/csv"))]
-    assert conversation.without_unreadable(messages, ("image/",), "images") == messages
+    assert model_files.without_unreadable(messages, ("image/",), "images") == messages

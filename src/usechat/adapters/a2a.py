@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.certificates import verification
 from usechat.errors import InvalidAddress, PublicError, StreamFailed, UnknownEvent
@@ -393,7 +393,7 @@ def to_a2a(content: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _file(part: Any) -> dict[str, Any]:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"text": text}
     where = {"url": file.url} if file.data is None else {"raw": file.base64}

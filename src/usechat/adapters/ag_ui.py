@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, without_results
 from usechat.certificates import verification
 from usechat.errors import InvalidAddress, InvalidJSON, PublicError, RequestRefused, StreamFailed, UnknownEvent
@@ -587,7 +587,7 @@ def _user_content(content: Any) -> Any:
 
 
 def _file(part: FilePart) -> dict[str, Any]:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"type": "text", "text": text}
     kind = file.media_type.partition("/")[0]

@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collec
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, imported
 from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
@@ -363,7 +363,7 @@ def _contents(part: Any) -> Iterator[Any]:
         case "tool-result":
             yield _function_result(part["toolCallId"], conversation.result_text(part["output"]))
         case "file":
-            file = conversation.model_file(part)
+            file = model_files.model_file(part)
             if (text := file.text) is not None:
                 yield content.from_text(text)
             elif file.data is None:

@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collec
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
@@ -542,7 +542,7 @@ def _user(content: Iterable[Any]) -> dict[str, Any]:
     for part in content:
         if part["type"] == "text":
             texts.append(part["text"])
-        elif (text := (file := conversation.model_file(_file_part(part))).text) is not None:
+        elif (text := (file := model_files.model_file(_file_part(part))).text) is not None:
             texts.append(text)
         else:
             where = {"url": file.url} if file.data is None else {"content": file.data}

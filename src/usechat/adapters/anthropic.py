@@ -10,7 +10,7 @@ The module imports nothing of ``anthropic``, and reads events as objects or as J
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.conversation import messages_of
 from usechat.adapters.framework import closing, ending, whole_call
 from usechat.errors import StreamFailed, UnknownEvent
@@ -224,7 +224,7 @@ def to_anthropic(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> to_anthropic([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}]}]
     """
-    readable = conversation.without_unreadable(messages, ("image/", "application/pdf"), "images and PDF files")
+    readable = model_files.without_unreadable(messages, ("image/", "application/pdf"), "images and PDF files")
     return [each for message in conversation.without_provider_calls(readable) for each in _messages(message)]
 
 
@@ -261,7 +261,7 @@ def _thinking(part: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _file(part: Any) -> Mapping[str, Any]:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"type": "text", "text": text}
     kind = "image" if file.media_type.startswith("image/") else "document"

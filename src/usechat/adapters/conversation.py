@@ -1,23 +1,18 @@
-"""What all adapters need of a turn: its history for a model, its files, and fixed sentences."""
+"""What all adapters need of a turn: its history for a model, its calls and results, and fixed sentences."""
 
 import ast
-import base64
-import copy
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import filterfalse
 from typing import Any, Final, cast
-from urllib.parse import unquote_to_bytes, urlsplit
-
-import msgspec
 
 from usechat.adapters.sub_agents import is_in_tool
 from usechat.errors import PublicError
 from usechat.pauses.handles import state_handle
 from usechat.pauses.questions import ASKED, PAUSE_IS_GONE, QUESTION, has_answers
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
+from usechat.protocol.model_messages import ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.parts import (
     Finish,
     Part,
@@ -38,18 +33,15 @@ __all__ = [
     "PAUSE_IS_GONE",
     "QUESTION",
     "TOOL_FAILED",
-    "ModelFile",
     "calls_of",
     "cited",
     "denials",
-    "doubtful_files",
     "finish",
     "finish_reason",
     "history",
     "is_failure",
     "messages_for_model",
     "messages_of",
-    "model_file",
     "parsed_result",
     "printed_result",
     "refuse_answers",
@@ -60,11 +52,9 @@ __all__ = [
     "state_handle",
     "usage",
     "without_asked",
-    "without_doubtful_files",
     "without_provider_calls",
     "without_questions",
     "without_tools",
-    "without_unreadable",
 ]
 
 
@@ -75,9 +65,6 @@ _DENIED: Final = "The user did not allow this call."
 
 _LONGEST_LITERAL: Final = 100_000
 """How long a result may be that is read as a Python literal."""
-_READ_EVERYWHERE: Final = ("text/", "image/", "application/pdf")
-_FILE_SCHEMES: Final = frozenset({"data", "https"})
-"""Which URLs of files reach a model's provider. Some frameworks fetch URLs in this process, so `http` is left out."""
 
 _REASONS: Final[Mapping[str, str]] = {
     # Of OpenAI, Anthropic and Gemini; to the reasons of the AI SDK.
@@ -97,27 +84,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "tool_call": "tool-calls",
     "tool_use": "tool-calls",
 }
-
-
-class ModelFile(msgspec.Struct, frozen=True):
-    """A file of a message: its URL, and its bytes if the URL holds them (``data:``)."""
-
-    media_type: str
-    url: str
-    name: str | None = None
-    data: bytes | None = None
-
-    @property
-    def base64(self) -> str:
-        """The bytes as Base64."""
-        return base64.b64encode(self.data or b"").decode()
-
-    @property
-    def text(self) -> str | None:
-        """The content of a text file, with its name; ``None`` for other files."""
-        if self.data is None or not self.media_type.startswith("text/"):
-            return None
-        return f"{self.name or 'file'}:\n{self.data.decode('utf-8', 'replace')}"
 
 
 def history(turn: Turn) -> list[ModelMessage]:
@@ -196,65 +162,6 @@ def without_tools(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     return listed
 
 
-def without_unreadable(messages: Iterable[ModelMessage], kinds: Collection[str], words: str) -> list[ModelMessage]:
-    """Return the messages with a note in the place of each file that a model cannot take.
-
-    ``kinds`` are the beginnings of the media types that it takes, besides texts, and ``words`` names them. Raises
-    ``PublicError``, which names the file, if it came with the last message of the person.
-    """
-    listed: list[Any] = list(messages)
-    last = max((at for at, message in enumerate(listed) if message["role"] == "user"), default=-1)
-    for at, message in enumerate(listed):
-        if message["role"] == "user":
-            content = [_readable(part, ("text/", *kinds), words, is_new=at == last) for part in message["content"]]
-            listed[at] = {**message, "content": content}
-    return listed
-
-
-def _readable(part: Any, kinds: tuple[str, ...], words: str, *, is_new: bool) -> Any:
-    if part["type"] != "file" or part["mediaType"].startswith(kinds):
-        return part
-    name = _file_name(part)
-    if is_new:
-        raise PublicError(f"The model cannot read {name}. It reads texts, {words}.")
-    return {"type": "text", "text": _left_out(name)}
-
-
-def doubtful_files(message: UIMessage | None) -> list[str]:
-    """Return the names of the files of a message that not every model reads: all but texts, images and PDF files."""
-    files: list[Any] = [] if message is None else [part for part in message["parts"] if part["type"] == "file"]
-    return [_file_name(file) for file in files if not str(file.get("mediaType")).startswith(_READ_EVERYWHERE)]
-
-
-def without_doubtful_files(turn: Turn) -> Turn:
-    """Return a turn with a note in the place of each file of earlier messages that not every model reads."""
-    copied, new = copy.copy(turn), turn.request.last_user_message
-    messages = [message if message is new else _with_notes(message) for message in turn.messages]
-    request = msgspec.structs.replace(turn.request, messages=messages)
-    copied.input = msgspec.structs.replace(turn.input, request=request)
-    return copied
-
-
-def _with_notes(message: UIMessage) -> UIMessage:
-    if not doubtful_files(message):
-        return message
-    return {**message, "parts": [_noted(part) for part in message["parts"]]}
-
-
-def _noted(part: Any) -> Any:
-    if part["type"] != "file" or str(part.get("mediaType")).startswith(_READ_EVERYWHERE):
-        return part
-    return {"type": "text", "text": _left_out(_file_name(part))}
-
-
-def _file_name(part: Any) -> str:
-    return f"{part.get('filename') or 'a file'} ({part.get('mediaType')})"
-
-
-def _left_out(name: str) -> str:
-    return f"[{name} was left out: it cannot be read.]"
-
-
 def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
     """Yield the messages without the calls that stand for questions (``QUESTION``): no model has made them."""
     for message in messages:
@@ -304,24 +211,6 @@ def refuse_answers(turn: Turn) -> None:
     """Raise ``PublicError`` if a turn brings answers: for frameworks whose runs wait in their process, and are gone."""
     if has_answers(turn):
         raise PublicError(PAUSE_IS_GONE)
-
-
-def model_file(part: FilePart) -> ModelFile:
-    """Read the file part of a user message; raise ``PublicError`` if the scheme of its URL is not allowed."""
-    location: Any = part["data"]
-    url = location if isinstance(location, str) else str(location.get("url", ""))
-    scheme = urlsplit(url).scheme.lower()
-    if scheme not in _FILE_SCHEMES:
-        raise PublicError("Files must be uploaded with the message, or be at an https address.")
-    name = part.get("filename")
-    if scheme != "data":
-        return ModelFile(part["mediaType"], url, name)
-    head, _, body = url.partition(",")
-    try:
-        data = base64.b64decode(unquote_to_bytes(body)) if head.endswith(";base64") else unquote_to_bytes(body)
-    except ValueError:
-        raise PublicError("A file of this message cannot be read.") from None
-    return ModelFile(part["mediaType"], url, name, data)
 
 
 def signed(signature: str) -> ProviderMetadata:

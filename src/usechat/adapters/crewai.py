@@ -26,7 +26,7 @@ from collections.abc import (
 from contextlib import ExitStack, aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
@@ -572,5 +572,5 @@ def _call(part: Any) -> dict[str, Any]:
 def _user_text(part: Any) -> str:
     if part["type"] == "text":
         return str(part["text"])
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     return file.text or f"{file.name or 'file'} ({file.media_type})"

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collec
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.errors import CannotAnswer, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -305,5 +305,5 @@ def to_dspy(messages: Iterable[ModelMessage], question: str, answer: str) -> lis
 def _user_text(part: Any) -> str:
     if part["type"] == "text":
         return str(part["text"])
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     return file.text or f"{file.name or 'file'} ({file.media_type})"

@@ -24,7 +24,7 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.errors import MissingDependency, PublicError, UsechatError
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Metadata, Part, ToolCall, ToolInputDelta, ToolInputError, ToolInputStart
@@ -103,7 +103,7 @@ class FrameworkSource(ABC, Generic[Event]):
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn."""
         adapter = self.adapter_of(context.turn)
-        has_doubtful_files = any(map(conversation.doubtful_files, context.turn.messages))
+        has_doubtful_files = any(map(model_files.doubtful_files, context.turn.messages))
         events = self._events_without_files if self.retries_without_files and has_doubtful_files else self.events
         await AdapterSource(events, lambda: adapter, agent=self.info).drive(context)
 
@@ -118,7 +118,7 @@ class FrameworkSource(ABC, Generic[Event]):
         """
         is_begun = False
         refusal: Exception | None = None
-        for attempt in (turn, conversation.without_doubtful_files(turn)):
+        for attempt in (turn, model_files.without_doubtful_files(turn)):
             try:
                 async with aclosing(cast("AsyncGenerator[Event]", self.events(attempt))) as events:
                     async for event in events:
@@ -130,7 +130,7 @@ class FrameworkSource(ABC, Generic[Event]):
                 refusal = error
             else:
                 return
-        names = conversation.doubtful_files(turn.request.last_user_message)
+        names = model_files.doubtful_files(turn.request.last_user_message)
         if not names and refusal is not None:
             raise refusal
         raise PublicError(

@@ -21,7 +21,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.framework import (
     NO_OPTIONS,
     FrameworkSource,
@@ -407,7 +407,7 @@ class _StreamedInput:
 
 
 def _data_url(blob: Any) -> str:
-    return f"data:{blob.mime_type};base64,{conversation.ModelFile(blob.mime_type, '', data=blob.data).base64}"
+    return f"data:{blob.mime_type};base64,{model_files.ModelFile(blob.mime_type, '', data=blob.data).base64}"
 
 
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
@@ -469,7 +469,7 @@ def _user_part(part: Any) -> Any:
     types = _types()
     if part["type"] == "text":
         return types.Part(text=part["text"])
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return types.Part(text=text)
     if file.data is not None:

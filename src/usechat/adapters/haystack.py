@@ -22,7 +22,7 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, emitted, imported
 from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -261,7 +261,7 @@ def _call(types: Any, part: Any) -> Any:
 def _content(types: Any, part: Any) -> Any:
     if part["type"] == "text":
         return part["text"]
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return text
     if file.data is None:

@@ -34,7 +34,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_hints, is_typeddict
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import (
@@ -931,7 +931,7 @@ def _text_or_blocks(blocks: list[dict[str, Any]]) -> Any:
 
 
 def _file_block(part: FilePart) -> dict[str, Any]:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"type": "text", "text": text}
     kind = file.media_type.partition("/")[0]

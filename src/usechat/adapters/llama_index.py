@@ -30,7 +30,7 @@ from collections.abc import (
 )
 from typing import Any, Final, TypeAlias
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported
 from usechat.adapters.openai import ResponseItems
 from usechat.errors import StreamFailed, UnknownEvent
@@ -650,10 +650,10 @@ def _blocks(part: Any) -> Iterator[Any]:
                 tool_call_id=part["toolCallId"], tool_name=part["toolName"], tool_kwargs=part.get("input") or {}
             )
         case "file":
-            yield _file(types, conversation.model_file(part))
+            yield _file(types, model_files.model_file(part))
 
 
-def _file(types: Any, file: conversation.ModelFile) -> Any:
+def _file(types: Any, file: model_files.ModelFile) -> Any:
     if (text := file.text) is not None:
         return types.TextBlock(text=text)
     content: dict[str, Any] = {"url": file.url} if file.data is None else {}

@@ -10,7 +10,7 @@ The module imports nothing of ``openai``: other clients give objects with the sa
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.conversation import messages_of
 from usechat.adapters.framework import StreamedCall, closing, ending, whole_call
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
@@ -357,7 +357,7 @@ def _chat_call(part: Any) -> Mapping[str, Any]:
 def _chat_user_part(part: Any) -> Mapping[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"type": "text", "text": text}
     if file.media_type.startswith("image/"):
@@ -377,7 +377,7 @@ def to_responses(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> to_responses([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
     """
-    readable = conversation.without_unreadable(messages, ("image/", "application/"), "images and documents")
+    readable = model_files.without_unreadable(messages, ("image/", "application/"), "images and documents")
     return [item for message in conversation.without_provider_calls(readable) for item in _items(message)]
 
 
@@ -397,7 +397,7 @@ def _user_part(part: Any) -> Mapping[str, Any]:
 
 
 def _file(part: FilePart) -> Mapping[str, Any]:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return {"type": "input_text", "text": text}
     if file.media_type.startswith("image/"):

@@ -39,7 +39,7 @@ from importlib import import_module
 from types import NoneType
 from typing import Any, Final, get_args
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.elicitation import answer_to
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, required_fields, without_results
 from usechat.errors import CannotAnswer, MissingDependency, UnknownEvent
@@ -543,7 +543,7 @@ def _user_content(content: Sequence[Any]) -> Any:
 
 
 def _file(part: FileModelPart) -> Any:
-    file = conversation.model_file(part)
+    file = model_files.model_file(part)
     if (text := file.text) is not None:
         return text
     if file.data is not None:

@@ -27,7 +27,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
-from usechat.adapters import conversation
+from usechat.adapters import conversation, model_files
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, StreamedCall, emitted, for_turn, imported
 from usechat.errors import UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -335,7 +335,7 @@ def _task(memory: Any, content: Iterable[Any]) -> Any:
         if part["type"] == "text":
             texts.append(part["text"])
             continue
-        file = conversation.model_file(part)
+        file = model_files.model_file(part)
         if file.data is not None and file.media_type.startswith("image/"):
             images.append(_image(file.data))
         else:

@@ -32,7 +32,7 @@ from collections.abc import (
 from contextlib import aclosing
 from typing import Any, Final
 
-from usechat.adapters import conversation, sub_agents
+from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, imported
 from usechat.errors import CannotAnswer, PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -538,10 +538,10 @@ def _blocks(part: Any) -> Iterator[dict[str, Any]]:
             content = [{"text": conversation.result_text(part["output"])}]
             yield {"toolResult": {"toolUseId": part["toolCallId"], "status": status, "content": content}}
         case "file":
-            yield _file(conversation.model_file(part))
+            yield _file(model_files.model_file(part))
 
 
-def _file(file: conversation.ModelFile) -> dict[str, Any]:
+def _file(file: model_files.ModelFile) -> dict[str, Any]:
     if (text := file.text) is not None:
         return {"text": text}
     kind, _, subtype = file.media_type.partition("/")
