@@ -32,6 +32,7 @@ PUBLIC = (
     "usechat.check",
     "usechat.errors",
     "usechat.targets",
+    "usechat.transports",
     "usechat.ids",
     "usechat.input_mapping",
     "usechat.ui_messages",

@@ -64,6 +64,7 @@ PUBLIC = {
         "usechat.server",
         "usechat.targets",
         "usechat.testing",
+        "usechat.transports",
         "usechat.typescript",
         "usechat.ui_messages",
         "usechat.values",

@@ -431,6 +431,11 @@ class FunctionSource:
 
     Async functions are called in the event loop, all others in a thread, because they may block. They get the turn; a
     function whose argument is called ``config`` makes a graph of LangGraph, and gets the configuration of its thread.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(FunctionSource(lambda turn: turn.text.upper())) as client:
+    ...     client.ask("hi").text
+    'HI'
     """
 
     __slots__ = ("_agent", "_agent_context", "_is_async", "_takes_config", "restartable")

@@ -107,6 +107,11 @@ class TurnInput(msgspec.Struct, frozen=True):
     """What a turn is asked: the chat request, who sent it, and what its HTTP request carried besides the body.
 
     ``headers`` and ``query`` are those of the HTTP request, ``path_params`` is what the path of its route names.
+
+    >>> from usechat import ChatRequest
+    >>> from usechat.server import Identity
+    >>> TurnInput(ChatRequest(chat_id="c1", messages=[]), Identity("ada")).identity
+    Identity('ada')
     """
 
     request: ChatRequest
@@ -182,7 +187,11 @@ async def _too_late(_question: PageQuestion) -> Answer:
 
 
 async def yield_once() -> None:
-    """Yield to the event loop: the pause of a source that no reader holds back."""
+    """Yield to the event loop: the pause of a source that no reader holds back.
+
+    >>> import asyncio
+    >>> asyncio.run(yield_once())
+    """
     await asyncio.sleep(0)
 
 
@@ -429,7 +438,20 @@ class TurnContext:
     """A turn as runs and sources see it; ``turn`` is the agent's side of it.
 
     Create it in a running event loop. ``send`` and ``call_soon`` may be called from any thread, everything else from
-    the loop's thread.
+    the loop's thread. ``observer`` hears of the source's connections and events, ``threads`` run plain functions.
+
+    >>> import asyncio
+    >>> from usechat import ChatRequest
+    >>> async def ask(drive):
+    ...     context, parts = TurnContext(TurnInput(ChatRequest(chat_id="c1", messages=[]))), []
+    ...     context.connect(parts.append)
+    ...     await drive(context)
+    ...     return parts
+    >>> from usechat.parts import Text
+    >>> async def drive(context):
+    ...     context.send(Text(f"This is {context.turn.chat_id}."))
+    >>> asyncio.run(ask(drive))[0].text
+    'This is c1.'
     """
 
     __slots__ = (
@@ -583,7 +605,15 @@ _current: Final[ContextVar[TurnContext]] = ContextVar("usechat.turn")
 
 
 def current_context() -> TurnContext:
-    """Return the context of the turn that the calling code runs in. For sources; agents use :func:`current_turn`."""
+    """Return the context of the turn that the calling code runs in. For sources; agents use :func:`current_turn`.
+
+    Raises :class:`~usechat.errors.LocalProtocolError` outside of a turn.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(current_context().turn is turn)) as client:
+    ...     client.ask("hi").text
+    'True'
+    """
     try:
         return _current.get()
     except LookupError:

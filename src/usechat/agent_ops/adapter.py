@@ -68,7 +68,7 @@ from usechat.agent_ops.wire import (
 )
 from usechat.errors import UnknownEvent
 from usechat.parts import Abort, Data, Error, Finish, Part
-from usechat.protocol.request import ApprovalAnswer
+from usechat.transports import ApprovalAnswer
 
 __all__ = [
     "INTERRUPTED",

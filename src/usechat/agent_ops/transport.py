@@ -21,11 +21,8 @@ from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 from usechat.agent_ops.questions import QuestionMode, command_from_answer
 from usechat.agent_ops.wire import Channel, Frame, abort_command, channel_key, prompt_command
 from usechat.errors import InvalidSetting, PublicError, UnknownEvent, UnusableFile
-from usechat.protocol.chunks import Chunk
-from usechat.protocol.request import ApprovalAnswer
-from usechat.runs.transport import RunChatTransport
 from usechat.server import Identity, RunStore, Settings, Timeouts
-from usechat.turn import TurnContext, yield_once
+from usechat.transports import ApprovalAnswer, Chunk, RunChatTransport, TurnContext, yield_once
 
 __all__ = ["NOTHING", "NOT_RECORDED", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from usechat.errors import UnknownEvent
-from usechat.protocol.request import ApprovalAnswer
+from usechat.transports import ApprovalAnswer
 from usechat.ui_messages import FileUIPart
 from usechat.values import read_json
 

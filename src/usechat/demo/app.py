@@ -10,7 +10,7 @@ from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
 from usechat.demo.pages import served_pages
 from usechat.demo.tour import PACE, STEPS, Tour
 from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTransport, load_flow
-from usechat.turn import TurnContext
+from usechat.transports import TurnContext
 
 __all__ = ["SUGGESTIONS", "TITLE", "Guide", "describe", "guide"]
 

@@ -14,8 +14,7 @@ from usechat import Turn
 from usechat.ids import new_id
 from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTransport, load_flow
 from usechat.parts import ApprovalRequest, Data, File, Part, Reasoning, SourceUrl, ToolCall, ToolDenied, ToolResult
-from usechat.sources import FunctionSource
-from usechat.turn import TurnContext
+from usechat.transports import FunctionSource, TurnContext
 
 __all__ = ["STEPS", "Tour", "drinks", "menu", "snacks"]
 

@@ -27,7 +27,7 @@ from usechat.genkit.inputs import (
 )
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
-from usechat.turn import current_context
+from usechat.transports import current_context
 
 __all__ = ["RemoteFlow"]
 

@@ -15,10 +15,8 @@ from usechat.genkit.history import known_calls, resume_of
 from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, restarted_tools
 from usechat.genkit.wire import FlowEvent
 from usechat.ids import new_id
-from usechat.protocol.chunks import Chunk
-from usechat.runs.transport import RunChatTransport
 from usechat.server import Settings
-from usechat.turn import TurnContext
+from usechat.transports import Chunk, RunChatTransport, TurnContext
 
 __all__ = ["PASSED_ON", "FlowRunner", "GenkitChatTransport", "source_of"]
 

@@ -42,7 +42,7 @@ from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
 from usechat.parts import Abort, Error, Finish, Part
-from usechat.turn import WAIT_SECONDS, TurnContext
+from usechat.transports import WAIT_SECONDS, TurnContext
 
 __all__ = [
     "FlowChat",

@@ -21,11 +21,7 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.runtime_protocol import Runtime
 from usechat.parts import Start
-from usechat.pauses.questions import PAUSE_IS_GONE
-from usechat.protocol.chunks import Chunk
-from usechat.protocol.request import ApprovalAnswer
-from usechat.runs.transport import RunChatTransport
-from usechat.turn import TurnContext
+from usechat.transports import PAUSE_IS_GONE, ApprovalAnswer, Chunk, RunChatTransport, TurnContext
 from usechat.values import json_text
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]

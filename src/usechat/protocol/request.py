@@ -67,7 +67,11 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """The output of a client-side tool, or why it failed (``error_text``); untrusted client input."""
+    """The output of a client-side tool, or why it failed (``error_text``); untrusted client input.
+
+    >>> ToolOutput("c1", "location", {"city": "Berlin"}).output
+    {'city': 'Berlin'}
+    """
 
     tool_call_id: str
     tool_name: str
@@ -76,7 +80,11 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
-    """What a person answered to an approval request; the tool call has not run yet."""
+    """What a person answered to an approval request; the tool call has not run yet.
+
+    >>> ApprovalAnswer("a1", approved=False, reason="Too expensive.").reason
+    'Too expensive.'
+    """
 
     approval_id: str
     approved: bool

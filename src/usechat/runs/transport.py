@@ -25,7 +25,18 @@ __all__ = ["RunChatTransport"]
 class RunChatTransport:
     """Answers with runs of a source, so that a stream whose reader was lost can be read again from its start.
 
-    ``settings.sdk`` is the AI SDK release that the chunks are encoded for. A run continues without a reader.
+    ``settings.sdk`` is the AI SDK release that the chunks are encoded for. A run continues without a reader; ``runs``
+    keeps it, by default in memory.
+
+    >>> import asyncio
+    >>> from usechat import ChatRequest
+    >>> from usechat.transports import FunctionSource
+    >>> async def ask():
+    ...     transport = RunChatTransport(FunctionSource(lambda turn: "Hello"))
+    ...     chunks = await transport.send_messages(ChatRequest(chat_id="c1", messages=[]))
+    ...     return [type(chunk).__name__ async for chunk in chunks]
+    >>> asyncio.run(ask())[:3]
+    ['StartChunk', 'StartStepChunk', 'TextStartChunk']
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import Link, require_scheme
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
-from usechat.turn import current_context
+from usechat.transports import current_context
 
 __all__ = [
     "RemoteRuntime",

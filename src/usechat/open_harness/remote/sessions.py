@@ -21,7 +21,7 @@ from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import backoff, require_scheme, without_secrets
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
 from usechat.protocol.sse import EventDecoder
-from usechat.turn import current_context
+from usechat.transports import current_context
 from usechat.values import json_text, read_json
 
 __all__ = [
