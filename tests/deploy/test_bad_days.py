@@ -1,6 +1,7 @@
 """Bad days of a server: its clock jumps, its disk is full, a process behind the load balancer is killed."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -80,6 +81,44 @@ def _date(server: ServeProcess) -> float:
     return parsedate_to_datetime(response.headers["date"]).timestamp() - time.time()
 
 
+class Disk:
+    """A place for a database that can be full, and the words in which SQLite says so."""
+
+    reason = "database or disk is full"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._filler = directory / "filler"
+
+    def fill(self, _server: ServeProcess) -> None:
+        """Write until there is no more room."""
+        handle = os.open(self._filler, os.O_CREAT | os.O_WRONLY)
+        try:
+            while True:
+                os.write(handle, b"x" * 4096)
+        except OSError:
+            os.close(handle)
+
+    def make_room(self, _server: ServeProcess) -> None:
+        self._filler.unlink()
+
+
+class Quota(Disk):
+    """No file of the server can grow beyond a few pages: that needs no file system of one's own."""
+
+    reason = "disk I/O error"
+
+    def fill(self, server: ServeProcess) -> None:
+        self._limit(server, 16 * 1024)
+
+    def make_room(self, server: ServeProcess) -> None:
+        self._limit(server, resource.RLIM_INFINITY)
+
+    def _limit(self, server: ServeProcess, size: int) -> None:
+        _, most = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, most))
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
@@ -92,22 +131,25 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_an_answer_is_stored_when_a_full_disk_has_room_again(
-    stack: ExitStack, directory: Path, small_disk: Path
-) -> None:
-    server = stack.enter_context(serve_process(directory, "my_app:agent", "--chats", str(small_disk / "chats.db")))
+@pytest.fixture(params=["file system", "quota"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    return Quota(tmp_path) if request.param == "quota" else Disk(request.getfixturevalue("small_disk"))
+
+
+def test_an_answer_is_stored_when_a_full_disk_has_room_again(stack: ExitStack, directory: Path, disk: Disk) -> None:
+    chats = str(disk.directory / "chats.db")
+    server = stack.enter_context(serve_process(directory, "my_app:agent", "--chats", chats))
     page = Pages(stack, {}).post(server.url, "c1", "large")
     page.read_until("first ")
-    filler = small_disk / "filler"
-    _fill(filler)
+    disk.fill(server)
     (directory / "large").touch()
     text = page.read_all()  # the stream ends, although nothing can be stored
     assert text == "first " + "second " * 20_000
     assert httpx2.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 503
     refusal = httpx2.post(f"{server.url}/api/chat", json=question("x", "c2"), timeout=PATIENCE)
     assert (refusal.status_code, refusal.text) == (503, "The chat database cannot be reached.")
-    assert server.written.count("the chat database cannot be written: database or disk is full") == 1
-    filler.unlink()
+    assert server.written.count("the chat database cannot be written: " + disk.reason) == 1
+    disk.make_room(server)
     eventually(lambda: stored_texts(server) == ["large", text], "the whole answer is stored")
     assert httpx2.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 200
     assert "lost" not in server.written
@@ -177,13 +219,3 @@ def test_without_max_fails_nginx_avoids_a_process_that_is_alive(stack: ExitStack
     balanced.kill_both()
     balanced.let_agents_end()
     assert 502 in [balanced.go_on(reader)[0] for reader in balanced.readers.values()]
-
-
-def _fill(file: Path) -> None:
-    """Write until there is no more room."""
-    handle = os.open(file, os.O_CREAT | os.O_WRONLY)
-    try:
-        while True:
-            os.write(handle, b"x" * 4096)
-    except OSError:
-        os.close(handle)
