@@ -1,7 +1,7 @@
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import ai from "ai/package.json" with { type: "json" };
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
 /**
@@ -91,6 +91,27 @@ const fontLicences = (): Plugin => ({
   },
 });
 
+/** Writes each text once, below all packages that have it. A text may have headings, but none with a version. */
+const eachLicenceOnce = (): Plugin => ({
+  name: "each-licence-once",
+  writeBundle({ dir = "" }) {
+    for (const name of readdirSync(dir).filter((each) => /^licenses.*\.md$/.test(each))) {
+      writeFileSync(`${dir}/${name}`, withEachTextOnce(readFileSync(`${dir}/${name}`, "utf8")));
+    }
+  },
+});
+
+function withEachTextOnce(source: string): string {
+  const [preface = "", ...packages] = source.split(/^(?=## \S+ - \d)/m);
+  const headings = new Map<string, string[]>();
+  for (const each of packages) {
+    const [heading = "", ...text] = each.split("\n");
+    const body = text.join("\n").trim();
+    headings.set(body, [...(headings.get(body) ?? []), heading]);
+  }
+  return [preface.trim(), ...[...headings].map(([body, each]) => `${each.join("\n")}\n\n${body}`)].join("\n\n") + "\n";
+}
+
 function licenceOf(directory: string): string {
   const { name, version, license } = JSON.parse(readFileSync(`${directory}/package.json`, "utf8")) as Record<string, string>;
   const file = readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
@@ -101,7 +122,7 @@ function licenceOf(directory: string): string {
 // so that it works under a strict Content-Security-Policy.
 export default defineConfig({
   base: "./",
-  plugins: [onlyWoff2, inOrderOfSource, fontLicences(), react(), tailwindcss()],
+  plugins: [onlyWoff2, inOrderOfSource, fontLicences(), eachLicenceOnce(), react(), tailwindcss()],
   resolve: { alias: parsers },
   define: { AI_SDK_RELEASE: JSON.stringify(ai.version) },
   worker: { format: "es", plugins: () => [smallGrammars, workerLicences()] },
