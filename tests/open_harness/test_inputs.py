@@ -217,6 +217,29 @@ async def test_a_function_that_makes_runtimes_is_asked_for_the_first_one_at_the_
     assert caplog.messages == [line]
 
 
+@pytest.mark.parametrize("kind", ["of a turn", "async", "partial"])
+async def test_a_flow_that_is_first_seen_in_a_turn_is_a_warning_then(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"first seen {kind}"
+    described = flow({"id": "a", "type": "constant", "input": {"value": 1}}, name=name)
+
+    def of_turn(_turn: Turn) -> FlowRuntime:
+        return FlowRuntime(described)
+
+    async def later() -> FlowRuntime:
+        return FlowRuntime(described)
+
+    factories: dict[str, Any] = {"of a turn": of_turn, "async": later, "partial": partial(later)}
+    transport = OpenHarnessChatTransport(factories[kind])
+    assert caplog.messages == []
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+    for chat_id in ("c", "d"):
+        await chunks_of(transport, ChatRequest.parse({"id": chat_id, "messages": [message]}))
+    [line] = caplog.messages
+    assert line.startswith(DEAF.format(name))
+
+
 async def test_a_function_that_cannot_be_called_at_the_start_makes_the_runtime_of_each_turn() -> None:
     turns: list[str] = []
 
