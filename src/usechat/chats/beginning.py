@@ -256,6 +256,7 @@ class Beginning:
             answerable=tuple(sorted(open_calls(merged))),
             given=tuple(sorted(given_ids)),
             agent=self._agent or node.agent,
+            begun=len(merged["parts"]),
         )
         running = msgspec.structs.replace(node, outcome="running", given=claim.given)
         await self._transaction.put_message(running, merged)

@@ -18,6 +18,7 @@ import contextlib
 import glob
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -37,7 +38,7 @@ except ImportError:  # Windows
 else:
     _HAS_LOCKS = True
 
-__all__ = ["InstanceFile", "InstanceSession", "Instances", "instances_of"]
+__all__ = ["InstanceFile", "InstanceSession", "Instances", "channel_of", "instances_of"]
 
 
 class Instances(Protocol):
@@ -139,12 +140,18 @@ _IS_LOCKED: Final = text(
 
 
 class InstanceSession:
-    """An instance that holds an advisory lock of PostgreSQL, over a connection of its own."""
+    """An instance that holds an advisory lock of PostgreSQL, over a connection of its own.
+
+    That connection listens, too: ``on_payload`` is called with what others notify this instance of, ``on_session`` when
+    a new session has begun, which knows nothing of what was sent before.
+    """
 
     patience = 1 / 3
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.id = new_id()
+        self.on_payload: Callable[[str], None] = _ignore_payload
+        self.on_session: Callable[[], None] = _ignore_session
         self._engine = engine
         self._connection: AsyncConnection | None = None
         self._session: Any = None
@@ -162,7 +169,10 @@ class InstanceSession:
         await self.release()
         self._connection = await self._engine.execution_options(isolation_level="AUTOCOMMIT").connect()
         await self._connection.execute(_LOCK, {"number": _number(self.id)})
-        self._session = (await self._connection.get_raw_connection()).driver_connection
+        session: Any = (await self._connection.get_raw_connection()).driver_connection
+        self.on_session()
+        await session.add_listener(channel_of(self.id), lambda *notice: self.on_payload(notice[-1]))
+        self._session = session
 
     async def is_alive(self, instance: str, connection: AsyncConnection, /) -> bool:
         """Tell whether a session of the database has the lock of an instance."""
@@ -177,6 +187,19 @@ class InstanceSession:
             with contextlib.suppress(SQLAlchemyError, OSError):  # it may be broken: that is why it is closed
                 await connection.invalidate()
                 await connection.close()
+
+
+def channel_of(instance: str) -> str:
+    """Return the channel at which an instance listens."""
+    return f"usechat_{instance}"
+
+
+def _ignore_payload(_payload: str) -> None:
+    """Do nothing: nobody waits for signals."""
+
+
+def _ignore_session() -> None:
+    """Do nothing: nobody waits for signals."""
 
 
 def _number(instance: str) -> int:

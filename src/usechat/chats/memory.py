@@ -255,7 +255,8 @@ class _MemoryTransaction:
         return list(self.record.nodes.values())
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        return {key: self.record.messages[key].read() async for key in paced(keys)}
+        messages = self.record.messages
+        return {key: messages[key].read() async for key in paced(keys) if key in messages}
 
     async def put_message(self, node: MessageNode, message: UIMessage, *, has_grown: bool = True) -> None:
         del has_grown  # a message is replaced as a whole
@@ -284,16 +285,16 @@ class _MemoryTransaction:
 
     async def renew_claim(
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
-    ) -> bool:
+    ) -> bool | None:
         row = self.record.claim
         if row is None or not row.claim.is_same(claim) or row.expires <= self.lease_now:
-            return False
+            return None
         journal = row.journal
         if finished is not None and finished > journal.finished:
             journal = msgspec.structs.replace(journal, finished=finished, stalled=0)
         sent = row.chunks if chunks is None else chunks
         self.record.claim = ClaimRow(row.claim, time.monotonic() + lease, chunks=sent, journal=journal)
-        return True
+        return journal.stop
 
     async def order_stop(self) -> None:
         if (row := self.record.claim) is not None:

@@ -2,9 +2,10 @@
 
 A recorder takes the very frames that go to the page. Taking them never waits: they are put aside, and a task of the
 recorder reads them, when a save is due, with the :class:`~usechat.protocol.message.MessageBuilder` of the page's
-release. A save is due when a step has finished that is not the last, and every ``interval`` seconds in which something
-was sent, but never twice within ``pause`` seconds. While nothing is sent the claim is renewed. A database that is away
-is asked again until the claim has expired; nothing is lost if it comes back before.
+release. A save is due when a step has finished that is not the last, every ``interval`` seconds in which something was
+sent, and whenever something was sent while another process reads the answer; but never twice within ``pause`` seconds.
+While nothing is sent the claim is renewed. A database that is away is asked again until the claim has expired; nothing
+is lost if it comes back before.
 
 A tool call and its outcome do not wait for the next save: the run calls ``commit`` behind each. The commit is the
 permission to go on, too. A worker that has lost the chat fails there, and does not start the tool.
@@ -120,6 +121,7 @@ class AnswerRecorder:
         self._on_lost = on_lost
         self._answer = AnswerBuilder(sdk=sdk, message_id=claim.message_id, continues=continues)
         self._files = files
+        self._readers = store.readers
         self._is_unsaved = False
         self.is_cut = False
         """Whether another process is to continue the answer."""
@@ -137,7 +139,8 @@ class AnswerRecorder:
         if self.is_cut:
             return
         self._answer.receive(frames)
-        if ends_step(frames) and not frames.endswith(DONE):  # the end of an answer is stored by ``finish``
+        is_read = self._readers is not None and self._readers.is_read(self.claim.run_id)
+        if (is_read or ends_step(frames)) and not frames.endswith(DONE):  # ``finish`` stores the end of an answer
             self._due.set()
 
     @property
@@ -207,6 +210,11 @@ class AnswerRecorder:
                 await self._store.renew(self.claim)
 
     async def _save_while_it_grows(self) -> None:
+        saving = self._readers.saving(self.claim.run_id, self._due.set) if self._readers else contextlib.nullcontext()
+        with saving:
+            await self._save_until_over()
+
+    async def _save_until_over(self) -> None:
         is_away = False
         while not self._over.is_set():
             await _set_within(self._due, self._interval)

@@ -43,6 +43,7 @@ __all__ = [
     "Recovery",
     "RecoveryPolicy",
     "as_begun",
+    "as_continued",
     "is_question_of_recovery",
     "recover",
     "told",
@@ -55,6 +56,8 @@ NOT_ALLOWED: Final = f"{UNKNOWN_OUTCOME} It must not be called again."
 
 _QUESTION: Final = "after-crash-"
 _STREAMED: Final = ("text", "reasoning")
+_OUTCOME: Final = ("state", "output", "errorText", "preliminary", "resultProviderMetadata")
+"""The keys of a tool part that an outcome sets."""
 _Kind: TypeAlias = Literal["continue", "complete", "waiting", "stuck"]
 
 
@@ -104,6 +107,35 @@ def as_begun(message: UIMessage, given: Collection[str]) -> UIMessage:
         return cast("UIMessage", {**message, "parts": []})
     following = (index for index, part in enumerate(parts) if index > last and is_step_start(part))
     return cast("UIMessage", {**message, "parts": parts[: next(following, len(parts))]})
+
+
+def as_continued(message: UIMessage, length: int, *, answerable: Collection[str], given: Collection[str]) -> UIMessage:
+    """Return an answer of ``length`` parts as it was when its last run began to continue it.
+
+    The calls ``answerable`` were open then, and the calls ``given`` had been answered by the page.
+
+    >>> approval = {"id": "a1", "approved": True}
+    >>> call = {"type": "tool-pay", "toolCallId": "c1", "state": "output-available", "output": 1, "approval": approval}
+    >>> message = {"id": "m1", "role": "assistant", "parts": [call, {"type": "step-start"}]}
+    >>> continued = as_continued(message, 1, answerable=[], given=["c1"])
+    >>> [(part["state"], "output" in part) for part in continued["parts"]]
+    [('approval-responded', False)]
+    """
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    continued = [_unsettled(part, answerable, given) for part in parts[:length]]
+    return cast("UIMessage", {**message, "parts": continued})
+
+
+def _unsettled(part: dict[str, Any], answerable: Collection[str], given: Collection[str]) -> dict[str, Any]:
+    """Return a call without the outcome that the run has given it."""
+    call_id, approval = part.get("toolCallId"), part.get("approval")
+    if call_id in answerable:
+        state = "input-available" if approval is None else "approval-requested"
+    elif call_id in given and approval is not None:
+        state = "approval-responded"
+    else:
+        return part
+    return {**{key: value for key, value in part.items() if key not in _OUTCOME}, "state": state}
 
 
 def is_question_of_recovery(approval: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ transaction that writes locks the row of its chat.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shlex import quote
@@ -20,7 +20,9 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, is_id, read_text, searchable, write_text
 from usechat.chats.growth import Growth, grown
-from usechat.chats.instances import instances_of
+from usechat.chats.instances import InstanceSession, channel_of, instances_of
+from usechat.chats.remote_readers import RemoteReaders
+from usechat.chats.signals import Signals
 from usechat.chats.store import ChatStore
 from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES, STATES, STEPS
 from usechat.chats.transaction import (
@@ -76,6 +78,7 @@ __all__ = ["SqlChats", "chats_url"]
 _logger: Final = logging.getLogger("usechat.chats")
 _BUSY_SECONDS: Final = 30
 _READS: Final = "usechat_reads"
+_NOTIFY: Final = text("SELECT pg_notify(:channel, :payload)")
 _LARGEST_DRIFT: Final = 1.0
 """Seconds by which a clock may run ahead between two transactions without having jumped."""
 
@@ -173,6 +176,10 @@ class SqlChats(ChatStore):
         self._clock = _CLOCKS[self._dialect]
         self._jumps = ClockJumps(lease)
         self._instances = instances_of(self.engine)
+        if isinstance(self._instances, InstanceSession):
+            signals = Signals(self._instances.id, self._notify)
+            self._instances.on_payload, self._instances.on_session = signals.take, signals.forget_pieces
+            self.readers = RemoteReaders(signals, lease)
         self._failures: dict[bool, str] = {}
         """Why the last transaction that wrote (``True``), or that only read, has failed; logged once."""
         self.insert_into = _INSERTS[self._dialect]
@@ -314,9 +321,15 @@ class SqlChats(ChatStore):
             result = await connection.execute(select(CHATS.c.id).where(_equals(CHATS.c.share, token)))
             return result.scalar_one_or_none()
 
+    async def _notify(self, instance: str, payloads: Sequence[str]) -> None:
+        async with self._connection(writes=True) as connection:
+            for payload in payloads:
+                await connection.execute(_NOTIFY, {"channel": channel_of(instance), "payload": payload})
+
     async def orphaned(self) -> list[str]:
         """Return the ids of the chats whose claim nobody holds any more."""
         async with self._connection(writes=False) as connection:
+            await self._instances.hold()  # an instance that only listens notices so that its session has ended
             now = float((await connection.execute(select(self._clock))).scalar_one())
             lease_now = self.lease_time(now)
             claims = select(CHATS.c.id, CLAIMS.c.owner, CLAIMS.c.expires).join(CLAIMS, CLAIMS.c.chat == CHATS.c.key)
@@ -428,7 +441,10 @@ class _Statements:
         finished = func.coalesce(bindparam("of_finished", type_=Integer), CLAIMS.c.finished)
         stalled = case((finished > CLAIMS.c.finished, 0), else_=CLAIMS.c.stalled)
         self.renew_claim = (
-            update(CLAIMS).where(*is_claim).values(expires=expires, chunks=chunks, finished=finished, stalled=stalled)
+            update(CLAIMS)
+            .where(*is_claim)
+            .values(expires=expires, chunks=chunks, finished=finished, stalled=stalled)
+            .returning(CLAIMS.c.stop)
         )
         self.order_stop = update(CLAIMS).where(CLAIMS.c.chat == _OF_CHAT).values(stop=True)
         is_step = (STEPS.c.name == bindparam("of_name"), STEPS.c.ordinal == bindparam("of_ordinal"))
@@ -561,7 +577,7 @@ class _SqlTransaction:
         is_held = await self._is_held(self._connection, row.instance, row.expires, self.lease_now)
         claim = msgspec.convert(read_text(row.claim), Claim)
         journal = Journal(turn=row.turn, finished=row.finished, stalled=row.stalled, stop=row.stop)
-        return ClaimRow(claim, row.expires, is_held, row.chunks, journal)
+        return ClaimRow(claim, row.expires, is_held, row.chunks, journal, row.instance)
 
     async def put_claim(
         self, claim: Claim, lease: float, *, is_ours: bool = True, journal: Journal = _NEW_JOURNAL
@@ -579,10 +595,11 @@ class _SqlTransaction:
 
     async def renew_claim(
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
-    ) -> bool:
+    ) -> bool | None:
         fence = {"of_run": claim.run_id, "of_attempt": claim.attempt, "of_now": self.lease_now}
         values = {"of_chat": self._key, **fence, "of_lease": lease, "of_chunks": chunks, "of_finished": finished}
-        return bool((await self._run(self._statements.renew_claim, **values)).rowcount)
+        stop: bool | None = (await self._run(self._statements.renew_claim, **values)).scalar_one_or_none()
+        return stop
 
     async def order_stop(self) -> None:
         await self._run(self._statements.order_stop, of_chat=self._key)

@@ -63,6 +63,8 @@ from usechat.chats.documents import (
 )
 from usechat.chats.growth import difference
 from usechat.chats.meaning import Continue, interpret
+from usechat.chats.remote_readers import RemoteReaders
+from usechat.chats.signals import Signals
 from usechat.chats.titles import clean_title
 from usechat.chats.transaction import (
     ChatPage,
@@ -73,6 +75,7 @@ from usechat.chats.transaction import (
     ListedChat,
     LostAnswer,
     Orphan,
+    Progress,
     StoredStep,
     Transaction,
     existing_chat,
@@ -86,6 +89,7 @@ from usechat.errors import (
     ChatNotFound,
     ChatsUnreachable,
     ClaimLost,
+    StoreUnreachable,
     UnknownOutcome,
     Unprocessable,
 )
@@ -169,6 +173,8 @@ class ChatStore(abc.ABC):
         """Continues the answer of a process that died; asked before the answer is declared lost."""
         self.continues: ContinuesFunction | None = None
         """Tells whether an answer goes on when its process ends."""
+        self.readers: RemoteReaders | None = None
+        """Who reads the answers of this process elsewhere; ``None`` if this database tells processes nothing."""
         self._growing: dict[str, _Growing] = {}
         self._stepped: set[str] = set()
         """The runs that are known to have steps."""
@@ -313,6 +319,8 @@ class ChatStore(abc.ABC):
                 await self._put_answer(transaction, claim, message, "running")
                 after = _Growing(message, room=len(write_text(message)))
         self._growing[claim.run_id] = after
+        if self.readers is not None:
+            await self.readers.tell(claim.run_id)
 
     async def renew(self, claim: Claim, *, finished: int | None = None) -> None:
         """Renew a claim. Raises :class:`~usechat.errors.ClaimLost` if its lease has expired."""
@@ -342,6 +350,9 @@ class ChatStore(abc.ABC):
                 await transaction.delete_steps()
         self._growing.pop(claim.run_id, None)
         self._stepped.discard(claim.run_id)
+        if self.readers is not None:
+            await self.readers.tell(claim.run_id)
+            self.readers.forget(claim.run_id)
         return stored
 
     async def order_stop(self, chat_id: str) -> None:
@@ -427,6 +438,19 @@ class ChatStore(abc.ABC):
         async with self.transaction(chat_id, writes=False) as transaction:
             row = await transaction.claim() if transaction.chat is not None else None
         return row.claim if row is not None and row.claim.run_id == run_id else None
+
+    async def progress(self, chat_id: str, claim: Claim | None = None) -> Progress:
+        """Return how far the answer of a claim is; without one, that of the answer which is running."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            row = await transaction.claim() if transaction.chat is not None else None
+            claim = claim or (None if row is None else row.claim)
+            if transaction.chat is None or claim is None:
+                return Progress(None, None)
+            if row is not None and row.claim.run_id == claim.run_id:
+                return Progress(row, (await transaction.messages([claim.key])).get(claim.key))
+            node = next((node for node in await transaction.nodes() if node.key == claim.key), None)
+            message = None if node is None else (await transaction.messages([claim.key]))[claim.key]
+        return Progress(None, message, None if node is None else node.outcome)
 
     async def expiry_of(self, claim: Claim) -> float | None:
         """Return when a claim expires; later at a second look, if its worker has renewed it. ``None`` if it is gone."""
@@ -715,7 +739,9 @@ class ChatStore(abc.ABC):
 
     def states_of(self, chat_id: str) -> PausedStates:
         """Return what keeps the states of agents that pause in a chat. They are deleted with it."""
-        return _ChatStates(self, chat_id)
+        return (
+            _ChatStates(self, chat_id) if self.readers is None else _SharedStates(self, chat_id, self.readers.signals)
+        )
 
     # -- Export and import.
 
@@ -855,8 +881,11 @@ class ChatStore(abc.ABC):
     ) -> None:
         """Renew a claim for the lease time, or for some seconds."""
         lease = self.lease if seconds is None else seconds
-        if transaction.chat is None or not await transaction.renew_claim(claim, lease, chunks, finished):
+        stop = None if transaction.chat is None else await transaction.renew_claim(claim, lease, chunks, finished)
+        if stop is None:
             raise self.lost(claim)
+        if stop and self.readers is not None:  # if the signal was lost
+            self.readers.stop_soon(claim.run_id)
 
     def lost(self, claim: Claim) -> ClaimLost:
         """Forget an answer that grows here, and return the error to raise: its claim is not held any more."""
@@ -910,6 +939,24 @@ class _ChatStates:
     async def take_state(self, handle: str) -> bytes | None:
         async with self._store.transaction(self._chat_id) as transaction:
             return None if transaction.chat is None else await transaction.take_state(handle)
+
+
+class _SharedStates(_ChatStates):
+    """Lets the processes that share a database post answers to each other, as a ``Mailbox``."""
+
+    def __init__(self, store: ChatStore, chat_id: str, signals: Signals) -> None:
+        super().__init__(store, chat_id)
+        self._signals = signals
+        self.worker = signals.instance
+
+    async def post(self, worker: str, address: str, message: bytes) -> None:
+        try:
+            await self._signals.send(worker, address, message)
+        except ChatsUnreachable:
+            raise StoreUnreachable from None
+
+    def receive(self, address: str, on_message: Callable[[bytes], None]) -> None:
+        self._signals.receive(address, on_message)
 
 
 async def _reached(answer: Awaitable[_Found]) -> _Found:

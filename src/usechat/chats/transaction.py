@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import msgspec
 
 from usechat.chats.blobs import Blob
-from usechat.chats.chat import MessageNode
+from usechat.chats.chat import MessageNode, Outcome
 from usechat.chats.documents import TitledBy
 from usechat.chats.growth import Growth
 from usechat.errors import ChatNotFound, InvalidRequest
@@ -26,6 +26,7 @@ __all__ = [
     "ListedChat",
     "LostAnswer",
     "Orphan",
+    "Progress",
     "StoredStep",
     "Transaction",
     "existing_chat",
@@ -80,9 +81,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The right of one run to write the answer of a chat.
 
     ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
-    that the answer gets. ``attempt`` grows with each process that writes the answer: ``(run_id, attempt)`` is the fence
-    that keeps an earlier one from writing. ``answerable`` are the calls that stay open for the page if the run ends
-    badly: they were open before it. ``given`` are the calls whose answers the run was given. ``agent`` names the agent.
+    that the answer gets. ``begun`` is how many parts it had when the run began. ``attempt`` grows with each process
+    that writes the answer: ``(run_id, attempt)`` is the fence that keeps an earlier one from writing. ``answerable``
+    are the calls that stay open for the page if the run ends badly: they were open before it. ``given`` are the calls
+    whose answers the run was given. ``agent`` names the agent.
 
     >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
     >>> claim.message_id
@@ -98,6 +100,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     given: tuple[str, ...] = ()
     agent: str = ""
     attempt: int = 1
+    begun: int = 0
 
     def is_same(self, other: "Claim") -> bool:
         """Tell whether two claims are one: of the same run, in the same attempt."""
@@ -122,7 +125,8 @@ class ClaimRow(msgspec.Struct, frozen=True):
     """A claim as it is stored.
 
     ``is_held`` is false if nobody holds it any more: its lease has expired, or its process is dead. ``chunks`` is how
-    many chunks of the answer were sent when it was saved last.
+    many chunks of the answer were sent when it was saved last. ``instance`` is the one that holds it, or empty if its
+    lease alone decides.
     """
 
     claim: Claim
@@ -130,6 +134,19 @@ class ClaimRow(msgspec.Struct, frozen=True):
     is_held: bool = True
     chunks: int = 0
     journal: Journal = Journal()
+    instance: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an answer is.
+
+    ``row`` is its claim, or ``None`` if it has ended. ``message`` is what is stored of it, if anything is, and
+    ``outcome`` how it ended.
+    """
+
+    row: ClaimRow | None
+    message: UIMessage | None
+    outcome: Outcome | None = None
 
 
 class ListedChat(msgspec.Struct, frozen=True):
@@ -251,11 +268,12 @@ class Transaction(Protocol):
 
     async def renew_claim(
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
-    ) -> bool:
-        """Let a claim expire in ``lease`` seconds from now; tell whether it is still there, unexpired.
+    ) -> bool | None:
+        """Let a claim expire in ``lease`` seconds from now; return ``None`` if it is not there any more, unexpired.
 
-        ``chunks`` is how many chunks of the answer were sent, if more of it is saved now, and ``finished`` how many
-        parts it had at the end of its last finished step, if one has finished in this attempt.
+        Otherwise return whether somebody has ordered the end of the answer. ``chunks`` is how many chunks of the answer
+        were sent, if more of it is saved now, and ``finished`` how many parts it had at the end of its last finished
+        step, if one has finished in this attempt.
         """
         ...
 
