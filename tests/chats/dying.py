@@ -29,10 +29,11 @@ from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
-__all__ = ["DyingServer", "InRedis", "Kill", "ServerProcess", "agent", "answer_once"]
+__all__ = ["FORKS", "DyingServer", "InRedis", "Kill", "ServerProcess", "agent", "answer_once"]
 
-_CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chats.warmed"])
+FORKS: Final = multiprocessing.get_context("forkserver")
+"""Makes processes that have imported and compiled everything."""
+FORKS.set_forkserver_preload(["tests.chats.warmed"])
 _PAUSE: Final = 0.004
 _CLIENT: Final = httpx2.Client(timeout=60, verify=False)
 
@@ -170,12 +171,15 @@ def answer_once() -> None:
 
 
 class ServerProcess:
-    """A server in a process of its own; ``serve`` gets a listening socket and ``arguments``."""
+    """A server in a process of its own; ``serve`` gets a listening socket and ``arguments``.
 
-    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+    A ``listener`` outlives the process, so that another one can serve at the same address.
+    """
+
+    def __init__(self, serve: Callable[..., None], *arguments: Any, listener: socket.socket | None = None) -> None:
+        with listener.dup() if listener is not None else socket.create_server(("127.0.0.1", 0)) as listener:
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            self.process = _CONTEXT.Process(target=serve, args=(listener, *arguments), daemon=True)
+            self.process = FORKS.Process(target=serve, args=(listener, *arguments), daemon=True)
             self.process.start()
 
     def ask(self, body: Any, *, until: Callable[[bytes], bool] = lambda _: False) -> Body:

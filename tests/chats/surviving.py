@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import uvicorn
@@ -23,6 +23,13 @@ from usechat.turn import Turn, TurnContext
 
 __all__ = ["ChatServer", "SurvivingServer"]
 
+_LOOK_SECONDS: Final = 0.02
+
+
+def gate_of(notes: Path) -> Path:
+    """Return the file that lets agents go on."""
+    return Path(f"{notes}.gate")
+
 
 class _Life:
     """What the agents of all processes have done, and where one of them waits for its death."""
@@ -30,16 +37,18 @@ class _Life:
     def __init__(self, notes: Path, waits_at: str) -> None:
         self._notes = notes
         self._waits_at = waits_at
+        self._gate = gate_of(notes)
 
     def note(self, what: str) -> None:
         with self._notes.open("a") as file:
             file.write(f"{what}\n")
 
     async def reach(self, place: str) -> None:
-        """Wait without end if the test kills the process here."""
+        """Wait if the test kills the process here, or lets it go on."""
         if place == self._waits_at:
             emit("reached", place, transient=True)
-            await asyncio.Event().wait()
+            while not self._gate.exists():  # noqa: ASYNC110 - another process opens it
+                await asyncio.sleep(_LOOK_SECONDS)
 
 
 class _Relay:
@@ -115,6 +124,14 @@ class _Agents:
         await self._life.reach("end")
         yield "Third."
 
+    async def walk(self, turn: Turn) -> AsyncIterator[str]:
+        """Answer in four steps that are stored, and wait behind each."""
+        for number in range(1, 5):
+            await turn.step(f"step {number}", self.weather)
+            self._life.note(f"behind {number}")
+            await self._life.reach(f"result {number}")
+        yield "There."
+
     def chosen(self, _turn: Turn) -> "_Relay":
         """Return what answers this one turn, as a function does that chooses among agents."""
         return _Relay(self._life)
@@ -140,8 +157,10 @@ def _serve(listener: socket.socket, database: str, notes: Path, agent: str, wait
 class ChatServer(ServerProcess):
     """A process that answers the chat ``c1`` and stores it; ``notes`` is the file of what its agent has done."""
 
-    def __init__(self, notes: Path, serve: Callable[..., None], *arguments: Any) -> None:
-        super().__init__(serve, *arguments)
+    def __init__(
+        self, notes: Path, serve: Callable[..., None], *arguments: Any, listener: socket.socket | None = None
+    ) -> None:
+        super().__init__(serve, *arguments, listener=listener)
         self._notes = notes
         self._client = httpx2.Client(base_url=self.url, timeout=60)
 
@@ -173,6 +192,19 @@ class SurvivingServer(ChatServer):
     """The process of an agent of this module; it waits for its death at ``waits_at``."""
 
     def __init__(
-        self, database: str, notes: Path, agent: str, *, waits_at: str = "", settings: Settings | None = None
+        self,
+        database: str,
+        notes: Path,
+        agent: str,
+        *,
+        waits_at: str = "",
+        settings: Settings | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
-        super().__init__(notes, _serve, database, notes, agent, waits_at, settings or Settings(sdk="7"))
+        settings = settings or Settings(sdk="7")
+        super().__init__(notes, _serve, database, notes, agent, waits_at, settings, listener=listener)
+        self._gate = gate_of(notes)
+
+    def open_gate(self) -> None:
+        """Let the agent go on that waits."""
+        self._gate.touch()

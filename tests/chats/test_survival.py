@@ -99,6 +99,12 @@ def is_stored(database: str, text: str) -> bool:
         return any(text in str(row) for row in rows.fetchall())
 
 
+def attempts(directory: Path) -> list[int]:
+    """In which attempt the answers are that have not ended."""
+    with closing(sqlite3.connect(directory / "chats.db")) as connection:
+        return [attempt for (attempt,) in connection.execute("SELECT attempt FROM usechat_claims")]
+
+
 def begun(server: SurvivingServer) -> int:
     """How often the first step was begun."""
     return server.notes.count("model 1")
@@ -282,6 +288,33 @@ def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start)
     assert last.notes == ["model 1"] * 3
 
 
+def test_an_answer_that_shutdowns_cut_off_again_and_again_in_one_step_goes_on(start: Start) -> None:
+    shut_down(start("loop", waits_at="text 1", settings=CONSENT))
+    for attempt in (2, 3, 4):
+        server = start("loop", waits_at="text 1", settings=CONSENT)
+        eventually(lambda: begun(server) == attempt, "it goes on")  # noqa: B023 - awaited here
+        server.terminate()
+    outcome, message = start("loop", settings=CONSENT).ended()
+    assert (outcome, text_of(message)) == ("finished", "First. Second. Third.")
+
+
+def test_an_answer_that_waits_until_it_may_go_on_is_not_lost_with_the_processes_that_do_others(
+    start: Start, tmp_path: Path
+) -> None:
+    settings = Settings(sdk="7", after_crash="continue", recover=1)
+    with asking(first := start("loop", waits_at="text 1", settings=settings)):
+        first.ask({**QUESTION, "id": "c2"}, until=lambda data: b"data-reached" in data)
+    for attempt in (2, 3):
+        server = start("loop", waits_at="text 1", settings=settings)
+        eventually(lambda: begun(server) == attempt + 1, "one of the answers goes on")  # noqa: B023 - awaited here
+        eventually(lambda: attempts(tmp_path) == [attempt] * 2, "the other one waits")  # noqa: B023
+        server.kill()
+    last = start("loop", settings=settings)
+    for chat_id in ("c1", "c2"):
+        eventually(lambda: last.load(chat_id)["running"] is None, "the answer has ended")  # noqa: B023
+    assert "finished" in [outcome for chat_id in ("c1", "c2") for outcome in last.load(chat_id)["outcomes"].values()]
+
+
 @pytest.mark.parametrize("waits_at", ["result 2", ""], ids=["it runs", "it has ended"])
 def test_an_index_that_counts_chunks_of_the_dead_process_is_refused(start: Start, waits_at: str) -> None:
     first = start("loop", waits_at="text 2", settings=CONSENT)
@@ -308,6 +341,17 @@ def test_the_steps_of_a_function_are_called_once(start: Start) -> None:
     second = start("steps")
     assert text_of(second.ended()[1]) == "sunny. booked. Third."
     assert second.notes == ["weather", "book"]
+
+
+def test_a_function_goes_on_as_long_as_each_process_finishes_a_step(start: Start) -> None:
+    die(start("walk", waits_at="result 1"))
+    for number in (2, 3):
+        server = start("walk", waits_at=f"result {number}")
+        eventually(lambda: server.notes[-1] == f"behind {number}", "it goes on")  # noqa: B023 - awaited here
+        server.kill()
+    last = start("walk")
+    assert text_of(last.ended()[1]) == "There."
+    assert last.notes.count("weather") == 4
 
 
 def test_a_crash_in_a_step_is_told_to_the_function(start: Start) -> None:

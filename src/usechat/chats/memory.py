@@ -296,6 +296,11 @@ class _MemoryTransaction:
         self.record.claim = ClaimRow(row.claim, time.monotonic() + lease, chunks=sent, journal=journal)
         return journal.stop
 
+    async def put_stalled(self, stalled: int) -> None:
+        if (row := self.record.claim) is not None:
+            journal = msgspec.structs.replace(row.journal, stalled=stalled)
+            self.record.claim = msgspec.structs.replace(row, journal=journal)
+
     async def order_stop(self) -> None:
         if (row := self.record.claim) is not None:
             journal = msgspec.structs.replace(row.journal, stop=True)

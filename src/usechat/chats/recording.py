@@ -168,6 +168,7 @@ class AnswerRecorder:
         """Store an answer that was cut, and keep its claim, which ends with this process. Raises as ``commit`` does."""
         await self._end_saving()
         await self._while_claimed(self._save)
+        await self._while_claimed(lambda: self._store.count_attempt(self.claim, -1))  # it did not die in the answer
 
     async def commit(self) -> None:
         """Store everything that was received.

@@ -446,6 +446,7 @@ class _Statements:
             .values(expires=expires, chunks=chunks, finished=finished, stalled=stalled)
             .returning(CLAIMS.c.stop)
         )
+        self.put_stalled = update(CLAIMS).where(CLAIMS.c.chat == _OF_CHAT).values(stalled=bindparam("of_stalled"))
         self.order_stop = update(CLAIMS).where(CLAIMS.c.chat == _OF_CHAT).values(stop=True)
         is_step = (STEPS.c.name == bindparam("of_name"), STEPS.c.ordinal == bindparam("of_ordinal"))
         self.steps = select(exists().where(STEPS.c.chat == _OF_CHAT))
@@ -600,6 +601,9 @@ class _SqlTransaction:
         values = {"of_chat": self._key, **fence, "of_lease": lease, "of_chunks": chunks, "of_finished": finished}
         stop: bool | None = (await self._run(self._statements.renew_claim, **values)).scalar_one_or_none()
         return stop
+
+    async def put_stalled(self, stalled: int) -> None:
+        await self._run(self._statements.put_stalled, of_chat=self._key, of_stalled=stalled)
 
     async def order_stop(self) -> None:
         await self._run(self._statements.order_stop, of_chat=self._key)

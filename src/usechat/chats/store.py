@@ -385,6 +385,7 @@ class ChatStore(abc.ABC):
         async with self.transaction(claim.chat_id) as transaction:
             await self._hold(transaction, claim)
             await transaction.put_step(name, ordinal, result)
+            await transaction.put_stalled(0)
 
     # -- Answers whose process died.
 
@@ -402,9 +403,9 @@ class ChatStore(abc.ABC):
             row = await transaction.claim() if transaction.chat is not None else None
             if row is None or row.is_held or not row.journal.turn:
                 return None
-            journal = msgspec.structs.replace(row.journal, stalled=row.journal.stalled + 1)
+            journal = row.journal
             has_steps = await transaction.steps()
-            is_stuck = journal.stalled >= _MOST_STALLED and not journal.stop
+            is_stuck = journal.stalled + 1 >= _MOST_STALLED and not journal.stop
             if is_stuck or not accepts(row, has_steps):
                 return None
             orphan = await self._orphan(transaction, row.claim, journal, has_steps=has_steps)
@@ -432,6 +433,17 @@ class ChatStore(abc.ABC):
             has_steps=has_steps,
             known_ids=frozenset(node.id for node in tree.nodes.values()),
         )
+
+    async def count_attempt(self, claim: Claim, by: int = 1) -> None:
+        """Count a process that goes on with an answer; with -1, take back one that leaves it in order.
+
+        Raises :class:`~usechat.errors.ClaimLost`.
+        """
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+            row = await transaction.claim()
+            assert row is not None
+            await transaction.put_stalled(row.journal.stalled + by)
 
     async def claim_of(self, chat_id: str, run_id: str) -> Claim | None:
         """Return the claim that a run has on a chat, if it has one."""

@@ -114,8 +114,8 @@ CLAIMS: Final = Table(
 """The run that may write a chat. The primary key is what guarantees that it is one, ``run_id`` and ``attempt`` are the
 fence. ``owner`` is the instance that holds the claim, empty if its lease alone decides; ``chunks`` is how many chunks
 of the answer were sent when it was saved last. The journal of the answer is ``turn`` (the request, as JSON),
-``finished`` (how many parts it had when its last finished step ended), ``stalled`` (how many processes have taken it
-over since then) and ``stop`` (whether somebody has ordered its end)."""
+``finished`` (how many parts it had when its last finished step ended), ``stalled`` (how many processes have gone
+on with it since then, without those that have left it in order) and ``stop`` (whether somebody has ordered its end)."""
 
 BLOBS: Final = Table(
     "usechat_blobs",

@@ -111,8 +111,8 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     """What a message does not say of the run that writes it, for a process that continues it.
 
     ``turn`` is the request as the server has encoded it; empty if the answer cannot be continued. ``finished`` is how
-    many parts the answer had when its last finished step ended, ``stalled`` how many processes have taken it over since
-    then. ``stop`` says that somebody has ordered its end.
+    many parts the answer had when its last finished step ended, ``stalled`` how many processes have gone on with it
+    since then, without those that have left it in order. ``stop`` says that somebody has ordered its end.
     """
 
     turn: str = ""
@@ -275,6 +275,10 @@ class Transaction(Protocol):
         were sent, if more of it is saved now, and ``finished`` how many parts it had at the end of its last finished
         step, if one has finished in this attempt.
         """
+        ...
+
+    async def put_stalled(self, stalled: int) -> None:
+        """Store in the claim of the chat how many processes have gone on with its answer."""
         ...
 
     async def order_stop(self) -> None:

@@ -151,6 +151,7 @@ class Recovering:
             waiting.stopping.set()
         try:
             async with self._slot(orphan, waiting, begun):
+                await self._store.count_attempt(claim)  # not before: it may wait for others until its process dies
                 _logger.warning(
                     "run %s: its process died; attempt %d is here", claim.run_id, claim.attempt, extra=extra
                 )
