@@ -1,5 +1,7 @@
 """Stored chats: what list, open and append take in a small and in a large database, and what storing adds to an answer.
 
+And what it adds to a tool call that it is stored before its tool starts.
+
 Both databases hold chats of 100 messages: 10 of them, and 1,000. They are asked in turns, each time for another chat.
 The time is the clock's, because a database works in another thread or process.
 """
@@ -27,12 +29,18 @@ from bench.sample import text_deltas
 from bench.server.results import BUSY
 from tests.postgres_server import postgres_server
 from usechat.chats import Begun, ChatStore, MemoryChats, SqlChats
+from usechat.chats.recording import AnswerRecorder
 from usechat.chats.tables import CHATS, MESSAGES
+from usechat.protocol.parts import Finish, ToolCall, ToolResult
 from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
+CALL_MS: Final = 2.0
+"""Milliseconds that the commit of a tool call may take with SQLite."""
 FLAT: Final = 1.25
 """How many times its time in the small database an operation may take in the large one."""
 WITHOUT: Final = "without chats"
@@ -56,9 +64,11 @@ class Plan(msgspec.Struct, frozen=True):
     answers: int = 200
     words: int = 200
     """Deltas of an answer."""
+    calls: int = 20
+    """Tool calls of an answer."""
 
 
-QUICK: Final = Plan(length=4, chats=(2, 4), rounds=2, answers=2, words=5)
+QUICK: Final = Plan(length=4, chats=(2, 4), rounds=2, answers=2, words=5, calls=2)
 
 
 class ChatsResults(msgspec.Struct, frozen=True):
@@ -69,6 +79,7 @@ class ChatsResults(msgspec.Struct, frozen=True):
     """The share of the machine that other processes took."""
     operations: dict[str, dict[str, dict[int, Figure]]]
     answers: dict[str, Figure]
+    calls: dict[str, Figure]
 
     def growth(self, database: str, operation: str) -> float:
         """Return how many times its time in the small database an operation takes in the large one."""
@@ -81,13 +92,13 @@ def measure(plan: Plan) -> ChatsResults:
     others = Others()
     with TemporaryDirectory() as directory, postgres_server() as url:
         postgres = url.replace("postgresql://", "postgresql+asyncpg://")
-        operations, answers = asyncio.run(_measure(plan, Path(directory), postgres))
-    return ChatsResults(circumstances(_PACKAGES), others.share(), operations, answers)
+        operations, answers, calls = asyncio.run(_measure(plan, Path(directory), postgres))
+    return ChatsResults(circumstances(_PACKAGES), others.share(), operations, answers, calls)
 
 
 async def _measure(
     plan: Plan, directory: Path, postgres: str
-) -> tuple[dict[str, dict[str, dict[int, Figure]]], dict[str, Figure]]:
+) -> tuple[dict[str, dict[str, dict[int, Figure]]], dict[str, Figure], dict[str, Figure]]:
     operations = {}
     async with AsyncExitStack() as stack:
         await _create_databases(postgres, ["small", "large", "answers"])
@@ -106,7 +117,8 @@ async def _measure(
             "PostgreSQL": await _opened(stack, postgres.replace("/postgres?", "/answers?")),
         }
         answers = await _answers(stores, plan)
-    return operations, answers
+        calls = await _calls({name: store for name, store in stores.items() if store is not None}, plan)
+    return operations, answers, calls
 
 
 async def _create_databases(url: str, names: Sequence[str]) -> None:
@@ -260,6 +272,37 @@ def _asking(client: httpx2.AsyncClient) -> Work:
     return ask
 
 
+async def _calls(stores: Mapping[str, ChatStore], plan: Plan) -> dict[str, Figure]:
+    """Measure the commit of a tool call, which its tool waits for, in answers of many calls."""
+    durations: dict[str, list[int]] = {name: [] for name in stores}
+    warming = plan.answers // 10
+    for number in range(plan.answers + warming):
+        for name, store in stores.items():
+            taken = await _commit_calls(store, f"calls{number}", plan.calls)
+            durations[name] += taken if number >= warming else []
+    say("calls measured")
+    return {name: Figure(statistics.median(each), min(each)) for name, each in durations.items()}
+
+
+async def _commit_calls(store: ChatStore, chat_id: str, count: int) -> list[int]:
+    """Record an answer of so many calls, and return how long each commit of a call took."""
+    request = ChatRequest(chat_id=chat_id, messages=[_message("u1", "user")])
+    start = await store.begin(request, owner=_OWNER, run_id=chat_id)
+    assert isinstance(start, Begun)
+    recorder = AnswerRecorder(store, start.claim, sdk="7")
+    stream = FrameStream(MessageStream(message_id=start.claim.message_id))
+    durations = []
+    for number in range(count):
+        recorder.receive(stream.send(ToolCall(f"call{number}", "search", {"query": "owls"})))
+        begin = perf_counter_ns()
+        await recorder.commit()
+        durations.append(perf_counter_ns() - begin)
+        recorder.receive(stream.send(ToolResult(f"call{number}", "They hunt at night.")))
+    recorder.receive(stream.send(Finish()))
+    await recorder.finish("finished")
+    return durations
+
+
 async def _in_turns(works: Mapping[str, Work], rounds: int, after: Sequence[Work] = ()) -> dict[str, Figure]:
     """Do everything once per round, in an order that rotates; the first tenth of the rounds does not count."""
     durations: dict[str, list[float]] = {name: [] for name in works}
@@ -289,6 +332,14 @@ def goals(results: ChatsResults) -> list[Goal]:
         )
         for database, operations in results.operations.items()
         for operation, figures in operations.items()
+    ] + [
+        Goal(
+            f"SQLite: a tool call is stored within {CALL_MS:g} ms",
+            f"{figure.median / 1e6:.2f} ms",
+            figure.median / 1e6 <= CALL_MS,
+        )
+        for name, figure in results.calls.items()
+        if name == "SQLite"
     ]
 
 
@@ -313,6 +364,7 @@ def report(results: ChatsResults) -> str:
         [name, f"{each.median / 1e6:.2f}", f"{each.best / 1e6:.2f}", f"{(each.median - without) / 1e6:.2f}"]
         for name, each in results.answers.items()
     ]
+    calls = [[name, f"{each.median / 1e6:.2f}", f"{each.best / 1e6:.2f}"] for name, each in results.calls.items()]
     return "\n\n".join(
         [
             "# Stored chats",
@@ -322,6 +374,8 @@ def report(results: ChatsResults) -> str:
             "## A whole answer, the first of its chat",
             "![Milliseconds per answer](chats.svg)",
             table(answer_header, answers),
+            "## A tool call, stored before its tool starts",
+            table(["stored", "median ms", "best ms"], calls),
         ]
     )
 

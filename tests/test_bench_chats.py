@@ -19,7 +19,8 @@ def test_every_operation_is_measured_in_both_databases_at_both_sizes() -> None:
         for name, figures in results.operations.items()
     } == {name: dict.fromkeys(OPERATIONS, sizes) for name in ("SQLite", "PostgreSQL")}
     assert list(results.answers) == [WITHOUT, "in memory", "SQLite", "PostgreSQL"]
-    assert all(figure.best > 0 for figure in results.answers.values())
+    assert list(results.calls) == ["in memory", "SQLite", "PostgreSQL"]
+    assert all(figure.best > 0 for figure in [*results.answers.values(), *results.calls.values()])
 
 
 def test_the_report_judges_how_an_operation_grows() -> None:
@@ -28,9 +29,12 @@ def test_the_report_judges_how_an_operation_grows() -> None:
         "list": {1_000: Figure(2e6, 1e6), 100_000: Figure(2.6e6, 1e6)},
     }
     answers = {WITHOUT: Figure(3e6, 2e6), "SQLite": Figure(8.5e6, 8e6)}
-    text = report(ChatsResults(MADE, 0.6, {"SQLite": figures}, answers))
+    text = report(ChatsResults(MADE, 0.6, {"SQLite": figures}, answers, {"SQLite": Figure(1.8e6, 1.5e6)}))
     assert "- met: SQLite: open within 1.25x from 1,000 to 100,000 messages: 1.20x" in text
     assert "- MISSED: SQLite: list within 1.25x from 1,000 to 100,000 messages: 1.30x" in text
     assert "An answer takes 3.0 ms without chats. Storing it adds 5.5 ms SQLite." in text
     assert "Other processes took 60% of the machine: run it again." in text
-    assert [cell.strip() for cell in text.splitlines()[-1].strip("|").split("|")] == ["SQLite", "8.50", "8.00", "5.50"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    assert ["SQLite", "8.50", "8.00", "5.50"] in rows
+    assert rows[-1] == ["SQLite", "1.80", "1.50"]
+    assert "- met: SQLite: a tool call is stored within 2 ms: 1.80 ms" in text
