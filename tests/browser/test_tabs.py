@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import APIResponse, Page, Route
 
 from tests.browser.agent import answer
-from tests.browser.chatting import ask, expect, go_on, hold_the_next, stored, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, hold_the_next, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import numbers, wait_for_the_count
 from tests.browser.test_stored_chats import everyone_is_ada
@@ -73,6 +73,25 @@ def test_a_tab_follows_what_another_asks(open_page: OpenPage) -> None:
     wait_until_idle(first)
     wait_until_idle(second)
     eventually(lambda: stored(first) == stored(second), "both tabs keep the same")
+
+
+SAVES_LATE = """() => {
+    const id = new URL(location).searchParams.get("chat");
+    const [key, text] = Object.entries(localStorage).find(([name]) => name.endsWith(`:${id}`));
+    const chat = JSON.parse(text);
+    localStorage.setItem(key, JSON.stringify({ ...chat, messages: [...chat.messages, ...chat.messages] }));
+    dispatchEvent(new Event("pagehide"));
+}"""
+"""Another tab has saved more, and this one saves what it has before it is told so."""
+
+
+def test_a_tab_drops_nothing_that_another_has_saved_a_moment_ago(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    wait_until_stored(page, "user", "assistant")
+    page.evaluate(SAVES_LATE)
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"] * 2
 
 
 def test_a_tab_that_is_behind_does_not_set_back_one_that_has_the_whole_answer(open_page: OpenPage) -> None:

@@ -77,7 +77,11 @@ export interface StoredChat {
   stopped?: string | undefined;
 }
 
+/** The text of each chat as this tab has last read or saved it. */
+const texts = new Map<string, string | null>();
+
 export function loadChat(id: string): StoredChat {
+  texts.set(id, local.get(PREFIX + id));
   return (read(PREFIX + id) as StoredChat | undefined) ?? { messages: [], running: false };
 }
 
@@ -93,12 +97,16 @@ const removed = new Set<string>();
 
 /**
  * Save a chat, and move it to the top of the list if it has changed; returns whether storage had room for it. What
- * another tab has saved of the same answer stays if it is whole.
+ * another tab has saved of the same answer stays if it is whole, and whatever it has saved since this one looked: the
+ * event that tells of it is on its way.
  */
 export function saveChat(id: string, chat: StoredChat): boolean {
   const text = JSON.stringify(chat);
-  if (removed.has(id) || local.get(PREFIX + id) === text || isBehind(chat, loadChat(id))) return true;
+  const there = local.get(PREFIX + id);
+  if (there !== null && texts.has(id) && there !== texts.get(id)) return true;
+  if (removed.has(id) || there === text || isBehind(chat, loadChat(id))) return true;
   const kept = local.set(PREFIX + id, text) || local.set(PREFIX + id, JSON.stringify(withoutContents(chat)));
+  texts.set(id, local.get(PREFIX + id));
   const chats = loadChats();
   const known = chats.find((entry) => entry.id === id);
   const title = known?.named ? known.title : titleOf(chat.messages);
