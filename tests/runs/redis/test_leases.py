@@ -76,7 +76,7 @@ async def test_an_owner_that_writes_nothing_learns_from_its_renewal_that_its_run
 
 
 async def test_leases_of_owners_and_readers_are_renewed_for_as_long_as_they_live(workers: Workers) -> None:
-    owner, other = workers.store(lease=3), workers.store(lease=3)
+    owner, other = workers.store(lease=5), workers.store(lease=5)
     await owner.claim(RUN)
     reading = other.read(RUN)
     await anext(reading)

@@ -234,11 +234,11 @@ async def test_a_reader_that_came_while_the_turn_waited_notices_that_its_process
 
 
 async def test_a_reader_of_a_restartable_turn_stays_known(workers: Workers) -> None:
-    web, agent = (RedisTurns(workers.store(lease=SHORT), QUEUE) for _ in range(2))
+    web, agent = (RedisTurns(workers.store(lease=5), QUEUE) for _ in range(2))
     await web.offer(TURN, after="")
     [_] = await take(agent, restartable=True)
     reading = asyncio.create_task(read_all(web.runs))
-    for _ in range(3 * SHORT):
+    for _ in range(6):
         await asyncio.sleep(1)
     assert await agent.runs.is_read(RUN)
     reading.cancel()
