@@ -4,8 +4,9 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
-# Most tests wait for servers, clients and clocks half of their time: one process more than there are processors.
-WAITING := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Most tests wait for servers, clients and clocks more than half of their time: twice as many processes as there are
+# processors, and one more. Each process collects all tests anew, so that many more would take longer.
+WAITING := -n $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN) + 1)
 # Debian's packages of the programs that `make test-deploy` starts.
 PROXIES := apache2 caddy curl faketime haproxy nginx-light squid varnish
 MUTANTS ?= 200

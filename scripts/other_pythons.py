@@ -17,7 +17,7 @@ UV: Final = str(ROOT / ".tools" / "bin" / "uv")
 PLAIN_ASGI: Final = "plain_asgi and not once or every_python"
 EVERY_PYTHON: Final = "quick and not slow or every_python"
 """Classes of tests, as for `pytest -m`."""
-WAITING: Final = ("-n", str((os.cpu_count() or 1) + 1))
+WAITING: Final = ("-n", str(2 * (os.cpu_count() or 1) + 1))
 """As in the Makefile."""
 
 
