@@ -600,14 +600,14 @@ def _file(part: FilePart) -> dict[str, Any]:
 
 def _converted(message: ModelMessage) -> Iterator[dict[str, Any]]:
     if message["role"] == "tool":
-        yield from (_tool_message(part) for part in message["content"] if part["type"] == "tool-result")
+        yield from map(_tool_message, conversation.contents_of(message).results)
     elif message["role"] == "assistant":
         content: Any = message["content"]
         for part in content:
             encrypted = part.get("providerOptions", {}).get(_PROVIDER, {}).get(_ENCRYPTED)
             if part["type"] == "reasoning" and encrypted:
                 yield {"role": "reasoning", "content": part["text"], _ENCRYPTED: encrypted}
-        text = "".join(part["text"] for part in content if part["type"] == "text")
+        text = conversation.contents_of(message).text
         calls = [_call(part) for part in content if part["type"] == "tool-call"]
         fields = {"content": text} if text.strip() else {}
         if fields or calls:
@@ -621,7 +621,6 @@ def _call(part: Any) -> dict[str, Any]:
     return {**call, **({_ENCRYPTED: encrypted} if encrypted else {})}
 
 
-def _tool_message(part: Any) -> dict[str, Any]:
-    text = conversation.result_text(part["output"])
-    failure = {"error": text} if conversation.is_failure(part["output"]) else {}
-    return {"role": "tool", "toolCallId": part["toolCallId"], "content": text, **failure}
+def _tool_message(result: conversation.HistoryResult) -> dict[str, Any]:
+    failure = {"error": result.text} if result.is_failure else {}
+    return {"role": "tool", "toolCallId": result.call_id, "content": result.text, **failure}

@@ -509,23 +509,19 @@ def _converted(message: ModelMessage) -> Iterator[Any]:
     if message["role"] == "user":
         yield new(role="user", **_user(message["content"]))
     elif message["role"] == "assistant":
-        content: Any = message["content"]
-        text = "".join(part["text"] for part in content if part["type"] == "text")
-        calls = [_function_call(part) for part in content if part["type"] == "tool-call"]
+        text, model_calls, _ = conversation.contents_of(message)
+        calls = [_function_call(call) for call in model_calls]
         if text.strip() or calls:
-            yield new(role="assistant", content=text or None, tool_calls=calls or None, **_reasoning(content))
+            reasoning = _reasoning(message["content"])
+            yield new(role="assistant", content=text or None, tool_calls=calls or None, **reasoning)
     elif message["role"] == "tool":
-        for part in message["content"]:
-            if part["type"] == "tool-result":
-                text = conversation.result_text(part["output"])
-                failed = conversation.is_failure(part["output"])
-                call = {"tool_call_id": part["toolCallId"], "tool_name": part["toolName"]}
-                yield new(role="tool", content=text, tool_call_error=failed, **call)
+        for result in conversation.contents_of(message).results:
+            call = {"tool_call_id": result.call_id, "tool_name": result.name}
+            yield new(role="tool", content=result.text, tool_call_error=result.is_failure, **call)
 
 
-def _function_call(part: Any) -> dict[str, Any]:
-    function = {"name": part["toolName"], "arguments": json_text(json_value(part.get("input") or {}))}
-    return {"id": part["toolCallId"], "type": "function", "function": function}
+def _function_call(call: conversation.HistoryCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _reasoning(content: Iterable[Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import filterfalse
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from usechat.adapters.sub_agents import is_in_tool
 from usechat.errors import PublicError
@@ -33,8 +33,12 @@ __all__ = [
     "PAUSE_IS_GONE",
     "QUESTION",
     "TOOL_FAILED",
+    "Contents",
+    "HistoryCall",
+    "HistoryResult",
     "calls_of",
     "cited",
+    "contents_of",
     "denials",
     "finish",
     "finish_reason",
@@ -102,6 +106,63 @@ def messages_for_model(messages: Iterable[UIMessage]) -> list[ModelMessage]:
     encoder takes, is replaced.
     """
     return repair_messages(model_messages(_without_sub_agents(without_asked(encodable(list(messages))))))
+
+
+class HistoryCall(NamedTuple):
+    """A call in a history; its input is an object."""
+
+    id: str
+    name: str
+    input: Any
+
+    @property
+    def arguments(self) -> str:
+        """The input as JSON text."""
+        return json_text(json_value(self.input))
+
+
+class HistoryResult(NamedTuple):
+    """The result of a call in a history."""
+
+    call_id: str
+    name: str
+    output: ToolResultOutput
+
+    @property
+    def text(self) -> str:
+        """The text that a model reads."""
+        return result_text(self.output)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the tool did not do its work."""
+        return is_failure(self.output)
+
+
+class Contents(NamedTuple):
+    """What the message of a model or of its tools holds, by kind: all texts as one, the calls, and the results."""
+
+    text: str
+    calls: list[HistoryCall]
+    results: list[HistoryResult]
+
+
+def contents_of(message: ModelMessage) -> Contents:
+    """Return what the message of a model or of its tools holds, for frameworks that keep it by kind.
+
+    >>> call = {"type": "tool-call", "toolCallId": "c1", "toolName": "clock", "input": {"zone": "UTC"}}
+    >>> contents = contents_of({"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]})
+    >>> contents.text, contents.calls[0].arguments, contents.results
+    ('I look.', '{"zone":"UTC"}', [])
+    """
+    parts: Any = message["content"]
+    contents = Contents("".join(part["text"] for part in parts if part["type"] == "text"), [], [])
+    for part in parts:
+        if part["type"] == "tool-call":
+            contents.calls.append(HistoryCall(part["toolCallId"], part["toolName"], part.get("input") or {}))
+        elif part["type"] == "tool-result":
+            contents.results.append(HistoryResult(part["toolCallId"], part["toolName"], part["output"]))
+    return contents
 
 
 def messages_of(parts: Iterable[Part]) -> list[ModelMessage]:

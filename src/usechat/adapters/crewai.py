@@ -545,28 +545,17 @@ def _converted(message: ModelMessage) -> Iterator[dict[str, Any]]:
     if message["role"] == "user":
         yield {"role": "user", "content": "\n\n".join(_user_text(part) for part in content)}
     elif message["role"] == "assistant":
-        text = "".join(part["text"] for part in content if part["type"] == "text")
-        calls = [_call(part) for part in content if part["type"] == "tool-call"]
+        text, model_calls, _ = conversation.contents_of(message)
+        calls = [_call(call) for call in model_calls]
         yield {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
     elif message["role"] == "tool":
-        for part in content:
-            if part["type"] == "tool-result":
-                result = conversation.result_text(part["output"])
-                yield {
-                    "role": "tool",
-                    "tool_call_id": part["toolCallId"],
-                    "name": part["toolName"],
-                    "content": result,
-                }
+        for result in conversation.contents_of(message).results:
+            yield {"role": "tool", "tool_call_id": result.call_id, "name": result.name, "content": result.text}
 
 
-def _call(part: Any) -> dict[str, Any]:
-    arguments = json.dumps(json_value(part.get("input") or {}))
-    return {
-        "id": part["toolCallId"],
-        "type": "function",
-        "function": {"name": part["toolName"], "arguments": arguments},
-    }
+def _call(call: conversation.HistoryCall) -> dict[str, Any]:
+    arguments = json.dumps(json_value(call.input))
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _user_text(part: Any) -> str:

@@ -297,8 +297,7 @@ def to_dspy(messages: Iterable[ModelMessage], question: str, answer: str) -> lis
         if message["role"] == "user":
             turns.append({question: "\n\n".join(_user_text(part) for part in content)})
         elif message["role"] == "assistant" and turns:
-            text = "".join(part["text"] for part in content if part["type"] == "text")
-            turns[-1][answer] = turns[-1].get(answer, "") + text
+            turns[-1][answer] = turns[-1].get(answer, "") + conversation.contents_of(message).text
     return [{answer: "", **turn} if number < len(turns) - 1 else turn for number, turn in enumerate(turns)]
 
 

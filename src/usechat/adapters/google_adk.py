@@ -458,8 +458,8 @@ def _content(message: ModelMessage) -> Any:
     if message["role"] == "user":
         return types.Content(role="user", parts=[_user_part(part) for part in content])
     if message["role"] == "tool":
-        results = [part for part in content if part["type"] == "tool-result"]
-        return types.Content(role="user", parts=[_tool_response(part) for part in results])
+        results = conversation.contents_of(message).results
+        return types.Content(role="user", parts=[_tool_response(result) for result in results])
     if message["role"] == "assistant":
         return types.Content(role="model", parts=[each for part in content for each in _model_part(part)])
     return None
@@ -486,9 +486,8 @@ def _model_part(part: Any) -> Iterator[Any]:
         yield types.Part(function_call=call)
 
 
-def _tool_response(part: Any) -> Any:
-    output = part["output"]
-    if conversation.is_failure(output):
-        return _response(part["toolCallId"], part["toolName"], {"error": conversation.result_text(output)})
-    value = output.get("value")
-    return _response(part["toolCallId"], part["toolName"], value if isinstance(value, dict) else {"result": value})
+def _tool_response(result: conversation.HistoryResult) -> Any:
+    if result.is_failure:
+        return _response(result.call_id, result.name, {"error": result.text})
+    value = result.output.get("value")
+    return _response(result.call_id, result.name, value if isinstance(value, dict) else {"result": value})

@@ -241,21 +241,19 @@ def _converted(types: Any, message: ModelMessage, calls: dict[str, Any]) -> Iter
     if message["role"] == "user":
         yield types.ChatMessage.from_user(content_parts=[_content(types, part) for part in content])
     elif message["role"] == "assistant":
-        text = "".join(part["text"] for part in content if part["type"] == "text")
-        tool_calls = [_call(types, part) for part in content if part["type"] == "tool-call"]
+        text, model_calls, _ = conversation.contents_of(message)
+        tool_calls = [_call(types, call) for call in model_calls]
         calls |= {call.id: call for call in tool_calls}
         if text.strip() or tool_calls:
             yield types.ChatMessage.from_assistant(text or None, tool_calls=tool_calls or None)
     elif message["role"] == "tool":
-        for part in content:
-            if part["type"] == "tool-result":
-                text, failed = conversation.result_text(part["output"]), conversation.is_failure(part["output"])
-                yield types.ChatMessage.from_tool(text, origin=calls[part["toolCallId"]], error=failed)
+        for result in conversation.contents_of(message).results:
+            yield types.ChatMessage.from_tool(result.text, origin=calls[result.call_id], error=result.is_failure)
 
 
-def _call(types: Any, part: Any) -> Any:
-    extra = {"call_id": part["toolCallId"]}  # OpenAI Responses has two ids for a call, and needs this one back
-    return types.ToolCall(part["toolName"], json_value(part.get("input") or {}), id=part["toolCallId"], extra=extra)
+def _call(types: Any, call: conversation.HistoryCall) -> Any:
+    extra = {"call_id": call.id}  # OpenAI Responses has two ids for a call, and needs this one back
+    return types.ToolCall(call.name, json_value(call.input), id=call.id, extra=extra)
 
 
 def _content(types: Any, part: Any) -> Any:

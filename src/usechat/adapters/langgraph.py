@@ -956,16 +956,14 @@ def _assistant(message: AssistantModelMessage) -> Iterator[BaseMessage]:
 
 
 def _results(message: ToolModelMessage) -> Iterator[BaseMessage]:
-    for part in message["content"]:
-        if part["type"] == "tool-result":
-            output = part["output"]
-            value = output.get("value")
-            yield ToolMessage(
-                value if _are_blocks(value) else conversation.result_text(output),
-                tool_call_id=part["toolCallId"],
-                name=part["toolName"],
-                status="error" if conversation.is_failure(output) else "success",
-            )
+    for result in conversation.contents_of(message).results:
+        value = result.output.get("value")
+        yield ToolMessage(
+            value if _are_blocks(value) else result.text,
+            tool_call_id=result.call_id,
+            name=result.name,
+            status="error" if result.is_failure else "success",
+        )
 
 
 def _are_blocks(value: Any) -> TypeGuard[list[str | dict[Any, Any]]]:

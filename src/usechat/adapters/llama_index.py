@@ -617,10 +617,8 @@ def _messages(message: ModelMessage) -> Iterator[Any]:
     if message["role"] == "system":
         yield new(role="system", content=content)
     elif message["role"] == "tool":
-        for part in message["content"]:
-            if part["type"] == "tool-result":
-                text = conversation.result_text(part["output"])
-                yield new(role="tool", content=text, additional_kwargs={"tool_call_id": part["toolCallId"]})
+        for result in conversation.contents_of(message).results:
+            yield new(role="tool", content=result.text, additional_kwargs={"tool_call_id": result.call_id})
     elif blocks := [block for part in content for block in _blocks(part)]:
         yield new(role=message["role"], blocks=_separated(blocks))
 

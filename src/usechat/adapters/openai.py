@@ -336,22 +336,18 @@ def _chat_messages(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
     elif message["role"] == "user":
         yield {"role": "user", "content": [_chat_user_part(part) for part in message["content"]]}
     elif message["role"] == "assistant":
-        content: Any = message["content"]
-        text = "".join(part["text"] for part in content if part["type"] == "text")
-        calls = [_chat_call(part) for part in content if part["type"] == "tool-call"]
+        text, model_calls, _ = conversation.contents_of(message)
+        calls = [_chat_call(call) for call in model_calls]
         if text.strip() or calls:
             reply = {"role": "assistant", "content": text or None}
             yield {**reply, "tool_calls": calls} if calls else reply
     else:
-        for part in message["content"]:
-            if part["type"] == "tool-result":
-                text = conversation.result_text(part["output"])
-                yield {"role": "tool", "tool_call_id": part["toolCallId"], "content": text}
+        for result in conversation.contents_of(message).results:
+            yield {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
 
 
-def _chat_call(part: Any) -> Mapping[str, Any]:
-    function = {"name": part["toolName"], "arguments": json_text(json_value(part.get("input") or {}))}
-    return {"id": part["toolCallId"], "type": "function", "function": function}
+def _chat_call(call: conversation.HistoryCall) -> Mapping[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _chat_user_part(part: Any) -> Mapping[str, Any]:

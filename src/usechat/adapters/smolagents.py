@@ -320,12 +320,9 @@ def to_smolagents(messages: Iterable[ModelMessage]) -> list[Any]:
         if message["role"] == "user":
             steps.append(_task(memory, message["content"]))
         elif message["role"] == "assistant":
-            steps.append(_action(memory, len(steps), message["content"]))
+            steps.append(_action(memory, len(steps), message))
         elif message["role"] == "tool" and steps and hasattr(steps[-1], "observations"):
-            results = [
-                conversation.result_text(part["output"]) for part in message["content"] if part["type"] == "tool-result"
-            ]
-            steps[-1].observations = "\n".join(results)
+            steps[-1].observations = "\n".join(result.text for result in conversation.contents_of(message).results)
     return steps
 
 
@@ -349,12 +346,8 @@ def _image(data: bytes) -> Any:
     return imported("PIL.Image", "smolagents", "smolagents").open(BytesIO(data))
 
 
-def _action(memory: Any, number: int, content: Any) -> Any:
-    text = "".join(part["text"] for part in content if part["type"] == "text")
-    calls = [
-        memory.ToolCall(name=part["toolName"], arguments=json_value(part.get("input") or {}), id=part["toolCallId"])
-        for part in content
-        if part["type"] == "tool-call"
-    ]
+def _action(memory: Any, number: int, message: ModelMessage) -> Any:
+    text, model_calls, _ = conversation.contents_of(message)
+    calls = [memory.ToolCall(name=call.name, arguments=json_value(call.input), id=call.id) for call in model_calls]
     timing = _smolagents("smolagents.monitoring").Timing(start_time=0.0)
     return memory.ActionStep(step_number=number, timing=timing, model_output=text or None, tool_calls=calls or None)
