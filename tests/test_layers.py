@@ -120,8 +120,6 @@ PRIVATE_NAMES_OF_SYSTEMS = {
     "documentation": "documentation replace_links significant_words",
     "lazy": "lazy_names",
     "protocol.sse": "EventDecoder MAXIMUM_EVENT_BYTES",
-    "protocol.states": "ToolState",
-    "protocol.tool_calls": "APPROVAL_TOOL",
     "runs.quotas": "Counters MemoryCounters QuotaLimiter",
     "server.app": "EndpointsApp observing run_routes",
     "server.auth.bearer": "identify token_of",

@@ -1,5 +1,7 @@
-"""Questions about the parts of a ``UIMessage``: the public names of :mod:`usechat.protocol.ui_messages`."""
+"""Questions about the parts of a ``UIMessage``: what other packages need of :mod:`usechat.protocol`."""
 
+from usechat.protocol.states import ToolState
+from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import (
     FileUIPart,
     is_settled,
@@ -12,7 +14,9 @@ from usechat.protocol.ui_messages import (
 )
 
 __all__ = [
+    "APPROVAL_TOOL",
     "FileUIPart",
+    "ToolState",
     "is_settled",
     "is_tool",
     "last_step",

@@ -12,8 +12,8 @@ import msgspec
 
 from usechat.agent_ops.wire import Frame, InteractivePrompt, PromptObject, Question, answer_command, answer_value
 from usechat.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
-from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.transports import ApprovalAnswer
+from usechat.ui_messages import APPROVAL_TOOL
 
 __all__ = ["QuestionMode", "Questions", "command_from_answer", "parts_from_answer", "without_questions"]
 

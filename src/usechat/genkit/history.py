@@ -7,10 +7,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from usechat import Turn, UIMessage
 from usechat.genkit.approvals import Approval, MapApproval, Respond, Restart, resume_with
 from usechat.genkit.tool_requests import OWN_ID, ToolRequest
-from usechat.protocol.states import ToolState
-from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.transports import ApprovalAnswer
-from usechat.ui_messages import is_settled, is_tool, last_step, steps_of, tool_name
+from usechat.ui_messages import APPROVAL_TOOL, ToolState, is_settled, is_tool, last_step, steps_of, tool_name
 
 __all__ = [
     "Resume",

@@ -47,7 +47,11 @@ class BlockState(enum.Enum):
 
 
 class ToolState(enum.StrEnum):
-    """A tool call, by its id; the values are the ``state`` of the part on the page."""
+    """A tool call, by its id; the values are the ``state`` of the part on the page.
+
+    >>> ToolState("output-error") is ToolState.OUTPUT_ERROR
+    True
+    """
 
     ABSENT = "absent"
     INPUT_STREAMING = "input-streaming"
