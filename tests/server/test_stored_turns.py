@@ -535,15 +535,15 @@ async def test_a_chat_is_free_if_its_run_cannot_start(
     runs = MemoryRuns()
     client = make(runs=runs)
     copy = await waiting_approval(client, chats)
-    latest = runs.latest
+    claim = runs.claim
 
-    async def unreachable(_chat_id: str) -> Any:
+    async def unreachable(*_arguments: Any, **_options: Any) -> Any:
         raise StoreUnreachable
 
-    monkeypatch.setattr(runs, "latest", unreachable)
+    monkeypatch.setattr(runs, "claim", unreachable)
     body = {"id": "c1", "messages": [copy], "messageId": copy["id"]}
     assert (await client.post("/api/chat", json=body)).status_code == 503
-    monkeypatch.setattr(runs, "latest", latest)
+    monkeypatch.setattr(runs, "claim", claim)
     assert (await post(client, copy, messageId=copy["id"])).text == "Done.", "the approval is given to the next run"
     assert agent.ran == 1
 

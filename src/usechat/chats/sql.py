@@ -248,6 +248,13 @@ class SqlChats(ChatStore):
                 raise self.lost(claim)
             yield transaction
 
+    async def is_alive(self, claim: Claim) -> bool:
+        """Tell whether the process that holds a claim is alive, as far as can be said before its lease expires."""
+        row = (await self.progress(claim.chat_id, claim)).row
+        async with self._connection(writes=False) as connection:
+            has_lock = row is None or not row.instance or await self._instances.is_alive(row.instance, connection)
+        return row is not None and row.is_held and has_lock
+
     @property
     def instance(self) -> str:
         """The id of this instance."""

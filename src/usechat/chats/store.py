@@ -464,6 +464,11 @@ class ChatStore(abc.ABC):
             message = None if node is None else (await transaction.messages([claim.key]))[claim.key]
         return Progress(None, message, None if node is None else node.outcome)
 
+    async def is_alive(self, claim: Claim) -> bool:
+        """Tell whether the process that holds a claim is alive, as far as can be said before its lease expires."""
+        row = (await self.progress(claim.chat_id, claim)).row
+        return row is not None and row.is_held
+
     async def expiry_of(self, claim: Claim) -> float | None:
         """Return when a claim expires; later at a second look, if its worker has renewed it. ``None`` if it is gone."""
         async with self.transaction(claim.chat_id, writes=False) as transaction:

@@ -222,6 +222,11 @@ class RunManager:
         store.on_lost(self._found_lost)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the run store keeps what runs say, for other workers."""
+        return self._is_shared
+
+    @property
     def running(self) -> int:
         """How many runs are running in this process."""
         return len(self._runs)
@@ -230,6 +235,10 @@ class RunManager:
         """Return whether a run of this process is running, or one of another process is read here."""
         return run_id in self._runs or run_id in self._remote_runs
 
+    def drives(self, run_id: str) -> bool:
+        """Return whether a run is running in this process."""
+        return run_id in self._runs
+
     async def start(
         self,
         info: RunInfo,
@@ -237,7 +246,6 @@ class RunManager:
         run: PreparedRun | Prepare,
         *,
         has_left: Callable[[], Awaitable[bool]] | None = None,
-        takes_over: bool = False,
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
@@ -246,15 +254,13 @@ class RunManager:
         ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``run`` may be a
         function that prepares the run from the chat's last run. It is called after the previous run has ended,
         perhaps more than once. ``has_left`` tells whether the client is gone: a request that waited for another run
-        starts none then. ``takes_over`` says that a chat store has given the chat to this run: a run that is still
-        known as running is about to end, or has lost the chat, and is stopped.
+        starts none then.
 
         Raises :class:`~usechat.errors.ChatBusy`, :class:`~usechat.errors.ChatNotFound`,
         :class:`~usechat.errors.ClientLeft`, :class:`~usechat.errors.ShuttingDown`,
         :class:`~usechat.errors.StoreUnreachable`, :class:`~usechat.errors.TooManyWaiting`, and what ``run`` raises.
         """
-        if self._closing:
-            raise ShuttingDown("The server is about to restart. Please try again.")
+        self._refuse_if_closing()
         prepare = _always(run) if isinstance(run, PreparedRun) else run
         while True:
             latest = await self._store.latest(info.chat_id)
@@ -272,14 +278,39 @@ class RunManager:
                     reading = await self._claim_and_start(prepared, source, after=after)
                 if reading is not None:
                     return reading
-            elif takes_over:
-                await self.stop(active)
             elif (reading := await self.resolve_conflict(active, info, source, prepare)) is not None:
                 return reading
             else:
-                await self._has_ended(active, within=_LOOK_AGAIN)
+                await self.has_ended(active)
                 if has_left is not None and await has_left():
                     raise ClientLeft("The client left before its request was answered.")
+
+    async def take_over(self, prepared: PreparedRun, source: Source | None) -> Reading:
+        """Start a run to which a chat store has given its chat; return a reading.
+
+        A run that is still known as running is about to end, or has lost the chat, and is stopped. Without a
+        ``source`` the turn is queued. Raises what :meth:`start` does, but refuses no chat.
+        """
+        self._refuse_if_closing()
+        if source is None:
+            return await self._take_over_dispatched(prepared)
+        while (active := await self._store.claim(prepared.info, continues=prepared.continues)) is not None:
+            await self.stop(active)
+        return self._start_claimed(prepared, source)
+
+    async def _take_over_dispatched(self, prepared: PreparedRun) -> Reading:
+        assert self._dispatcher is not None
+        await self._dispatcher.admit()
+        while True:
+            latest = await self._store.latest(prepared.info.chat_id)
+            if latest is not None and latest.state is RunState.RUNNING:
+                await self.stop(latest)
+            elif (reading := await self._dispatch(prepared, after="" if latest is None else latest.run_id)) is not None:
+                return reading
+
+    def _refuse_if_closing(self) -> None:
+        if self._closing:
+            raise ShuttingDown("The server is about to restart. Please try again.")
 
     async def resolve_conflict(
         self, active: RunInfo, info: RunInfo, source: Source | None, prepare: Prepare
@@ -309,13 +340,16 @@ class RunManager:
         while not await self._stop_if_unread(active):
             if loop.time() >= deadline:
                 raise ChatBusy("This chat is being answered already.")
-            if await self._has_ended(active, within=_LOOK_FOR_READERS):
+            if await self.has_ended(active, within=_LOOK_FOR_READERS):
                 return
 
     async def _claim_and_start(self, prepared: PreparedRun, source: Source, *, after: str) -> Reading | None:
         """Start a run here; return ``None`` if another request was faster."""
         if await self._store.claim(prepared.info, continues=prepared.continues, after=after) is not None:
             return None
+        return self._start_claimed(prepared, source)
+
+    def _start_claimed(self, prepared: PreparedRun, source: Source) -> Reading:
         run = self._make_run(prepared, self._chat_secret(prepared.info))
         reading = self._reading(run, run.log.reader(maximum_behind=self._settings.maximum_waiting_bytes))
         reading.view = View(run.info.run_id)
@@ -414,7 +448,7 @@ class RunManager:
         run = self._make_run(PreparedRun(info, context, continues, recorder), self._chat_secret(info))
         run.start(_Withdrawn())
         run.stop("stopped")
-        await self._has_ended(info, within=self._settings.timeouts.stop)
+        await self.has_ended(info, within=self._settings.timeouts.stop)
         return True
 
     def _remote_reading(self, remote_run: RemoteRun, *, exact: bool) -> LogReading[RemoteRun]:
@@ -452,25 +486,23 @@ class RunManager:
             if is_unread:
                 await self.stop(active)
             return is_unread
-        if not self._is_shared:
-            return False
         if self._dispatcher is not None:
             if await self._store.is_read(active):
                 return False
             if await self._withdraw(active):
                 return True
         await self._store.request_stop(active, unless_read=True)
-        return await self._has_ended(active, within=_LOOK_FOR_READERS)
+        return await self.has_ended(active, within=_LOOK_FOR_READERS)
 
     async def carry_on(self, prepared: PreparedRun, source: Source) -> None:
         """Start a run that continues the answer of a process that died; it needs no reader to run to its end.
 
-        Raises what :meth:`start` does.
+        Raises what :meth:`take_over` does.
         """
         run_id = prepared.info.run_id
         self._carried_on[run_id] = f"{run_id}.{new_id()}"
         try:
-            reading = await self.start(prepared.info, source, prepared, takes_over=True)
+            reading = await self.take_over(prepared, source)
         except BaseException:
             self._carried_on.pop(run_id, None)
             raise
@@ -551,7 +583,10 @@ class RunManager:
 
     def _log_of(self, info: RunInfo) -> str:
         """Return the name of the log that this process has of a run: the run's id, if it has the whole of it."""
-        return self._carried_on.get(info.run_id, info.run_id)
+        is_here = info.run_id in self._runs or info.state is not RunState.RUNNING
+        if self._is_shared or is_here:
+            return self._carried_on.get(info.run_id, info.run_id)
+        return self._remote_runs.name_of(info.run_id)
 
     def _view_of(self, info: RunInfo, continued: Mapping[str, Any] | None, *, sdk: str, has_message: bool) -> View:
         """Return the view of a client of a release, which has the message that the run continues, or not."""
@@ -596,9 +631,9 @@ class RunManager:
         if await self._withdraw(info):
             return
         await self._store.request_stop(info)
-        await self._has_ended(info, within=self._settings.timeouts.stop)
+        await self.has_ended(info, within=self._settings.timeouts.stop)
 
-    async def _has_ended(self, info: RunInfo, *, within: float) -> bool:
+    async def has_ended(self, info: RunInfo, *, within: float = _LOOK_AGAIN) -> bool:
         """Wait ``within`` seconds for the end of a run, and return whether it has ended."""
         try:
             async with asyncio.timeout(within):

@@ -9,7 +9,8 @@ block and tool call, so that clients get a legal stream in any case.
 
 A turn whose agent process died may be restarted as another run (:mod:`usechat.runs.turns`). If clients have seen
 nothing of the lost run, the copy continues the new one. Otherwise their connections are reset: clients that resume
-get the new run from its start, and no text twice.
+get the new run from its start, and no text twice. The same happens where an answer continues in another process, if
+something of it was taken back.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from usechat.errors import RunLost, StoreUnreachable
+from usechat.ids import new_id
 from usechat.protocol.chunks import ReasoningStartChunk, TextStartChunk
 from usechat.protocol.reframing import parts_from_chunk
 from usechat.protocol.sse import ChunkDecoder, FrameStream
@@ -26,7 +28,7 @@ from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import RunInfo
-from usechat.runs.store import LOST, RunStore
+from usechat.runs.store import LOST, Rewritten, RunStore
 
 __all__ = ["RemoteRun", "RemoteRuns", "failure_after"]
 
@@ -38,6 +40,8 @@ class RemoteRun:
 
     def __init__(self, info: RunInfo, store: RunStore, *, event_names: bool, in_memory: int) -> None:
         self.info = info
+        self.name = f"{info.run_id}.{new_id()}"
+        """The name of this copy, for stores whose copies of a run are not alike, chunk by chunk."""
         self._event_names = event_names
         self.log = Log(in_memory=in_memory)
         self.continued: Mapping[str, Any] | None = None
@@ -62,6 +66,8 @@ class RemoteRun:
         try:
             while run is not None:
                 run = await self._copy_one(run, store)
+        except Rewritten:
+            self.log.disconnect_readers()
         except Exception as error:
             if not isinstance(error, RunLost | StoreUnreachable):
                 _logger.exception(
@@ -105,6 +111,11 @@ class RemoteRuns:
     def __contains__(self, run_id: str) -> bool:
         """Return whether there is a copy of this run."""
         return run_id in self._remote_runs
+
+    def name_of(self, run_id: str) -> str:
+        """Return the name of the copy of a run; empty if there is none."""
+        remote_run = self._remote_runs.get(run_id)
+        return "" if remote_run is None else remote_run.name
 
     def follow(self, info: RunInfo) -> RemoteRun:
         """Return the copy of a run at once; what the store has arrives later. The caller must ``release`` it."""

@@ -6,10 +6,14 @@ from typing import Any, Final, Protocol
 from usechat.pauses.states import PausedStates
 from usechat.runs.run import RunInfo
 
-__all__ = ["LOST", "RunStore"]
+__all__ = ["LOST", "Rewritten", "RunStore"]
 
 LOST: Final = "The run was lost."
 """What the page shows when the worker that answered has died."""
+
+
+class Rewritten(Exception):
+    """What was read of a run does not hold any more: who reads it must begin again. Raised by ``RunStore.read``."""
 
 
 class RunStore(PausedStates, Protocol):
@@ -28,7 +32,11 @@ class RunStore(PausedStates, Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other workers may read the runs of this one, so that ``append`` must be called."""
+        """Whether the store keeps what runs say, for readers in other workers, so that ``append`` must be called.
+
+        A store that is not shared may know other workers' runs all the same; then ``read`` gives what is stored of the
+        answer, and not the chunks that were sent.
+        """
         ...
 
     @property
@@ -75,7 +83,7 @@ class RunStore(PausedStates, Protocol):
     def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield the frames of another worker's run: all so far at once, perhaps ``b""``, then more until its end.
 
-        Raises :class:`~usechat.errors.RunLost` if the run is lost.
+        Raises :class:`~usechat.errors.RunLost` if the run is lost, and ``Rewritten`` if its readers must begin again.
         """
         ...
 

@@ -132,7 +132,7 @@ class Recovering:
 
     def _accepts(self, row: ClaimRow, has_steps: bool) -> bool:
         """Tell whether an answer is continued here. A run of this process may go on although its lease has expired."""
-        if self._manager.has(row.claim.run_id):
+        if self._manager.drives(row.claim.run_id):
             return False
         return row.journal.stop or self._continues(row.claim, has_steps)
 

@@ -59,10 +59,8 @@ __all__ = ["RecordedRun", "StoredTurns", "report_lost"]
 ResultT = TypeVar("ResultT")
 
 _logger: Final = logging.getLogger("usechat.chats")
-_POLL: Final = 0.05
-"""Seconds between two looks at the store while waiting for another run to end."""
 _POLL_ELSEWHERE: Final = 0.25
-"""The same, while waiting for a run that the run store does not know."""
+"""Seconds between two looks at the store while waiting for a run that the run store does not know."""
 _REST_SECONDS: Final = 5.0
 """Seconds in which the run store must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
@@ -141,7 +139,7 @@ class StoredTurns:
         patience: float = 0,
     ) -> None:
         self.store = store
-        store.rest = self._rest_of
+        store.rest = self._rest_of if manager.is_shared else None
         self._file_bytes = file_bytes
         self._patience = patience
         self._manager = manager
@@ -208,9 +206,11 @@ class StoredTurns:
                 earlier, expires = expires, await self.store.expiry_of(beginning.claim)
                 if earlier is not None and expires is not None and expires > earlier:
                     raise ChatBusy("This chat is being answered already.")
+                await asyncio.sleep(_POLL_ELSEWHERE)
             elif (reading := await self._join(beginning, active, info, source, make_context, request)) is not None:
                 return reading
-            await asyncio.sleep(_POLL if active is not None else _POLL_ELSEWHERE)
+            else:
+                await self._manager.has_ended(active)
             if await has_left():
                 raise ClientLeft("The client left before its request was answered.")
 
@@ -258,7 +258,12 @@ class StoredTurns:
         async def prepare(_latest: RunInfo | None) -> PreparedRun:
             return PreparedRun(info, make_context(request))
 
-        return await self._manager.resolve_conflict(active, info, source, prepare)
+        try:
+            return await self._manager.resolve_conflict(active, info, source, prepare)
+        except ChatBusy:
+            if await self.store.is_alive(beginning.claim):
+                raise
+            return None  # its process has died: soon the chat is free, or its answer goes on
 
     async def _start(
         self, beginning: Begun, info: RunInfo, source: Source | None, make_context: MakeContext, files: FileUrls
@@ -297,9 +302,7 @@ class StoredTurns:
                     known_ids=tuple(sorted(beginning.known_ids)),
                     files=files.prefix,
                 )
-            reading = await self._manager.start(
-                info,
-                source,
+            reading = await self._manager.take_over(
                 PreparedRun(
                     info,
                     context,
@@ -308,7 +311,7 @@ class StoredTurns:
                     recording=None if recording is None else msgspec.to_builtins(recording),
                     taken_ids=beginning.known_ids,
                 ),
-                takes_over=True,
+                source,
             )
         except BaseException as error:
             # A turn may have been queued although its request is gone: then an agent process has the chat.
