@@ -50,7 +50,6 @@ from usechat.errors import (
     UsechatError,
 )
 from usechat.runs.containment import contain_exits
-from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import share_secret
 from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
@@ -360,7 +359,7 @@ def _serve_agent(plan: Plan, opened: TargetAgent, common: CommonOptions) -> Serv
     chats = ChatApp(
         opened.agent,
         also=opened.also,
-        runs=common.runs or MemoryRuns(),
+        runs=common.runs,
         chats=stored,
         share=plan.share,
         authorize=common.authorize,

@@ -19,7 +19,7 @@ from usechat.chats.history import HistoryFunction
 from usechat.chats.memory import MemoryChats
 from usechat.chats.store import ChatStore
 from usechat.errors import InvalidSetting, MissingDependency, RequestError, UnusableChats, UsechatError
-from usechat.runs.memory import MemoryRuns
+from usechat.runs.chats import runs_of
 from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
 from usechat.runs.turns import TurnQueue
@@ -215,7 +215,8 @@ class ChatApp(EndpointsApp):
             :class:`~usechat.server.RedisTurns`: then agent processes answer (`usechat worker`). Or several agents by
             name, such as ``{"writer": writer, "coder": coder}``: the field ``agent`` of a request body chooses one, the
             first is the default, and a stored chat keeps its agent.
-        runs: the run store; by default :class:`~usechat.server.MemoryRuns`. Several processes need
+        runs: the run store. By default runs are known to this process alone (:class:`~usechat.server.MemoryRuns`);
+            with ``chats`` in a PostgreSQL, also to the others that use it. Otherwise several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
         settings: see :class:`~usechat.server.Settings`.
@@ -275,7 +276,7 @@ class ChatApp(EndpointsApp):
         observers, page = observing(observer, metrics=metrics, queue=queue)
         endpoints = Endpoints(
             agent,
-            store=runs or MemoryRuns(),
+            store=runs or runs_of(chats),
             settings=settings or Settings(),
             policy=AuthorizedChats(authorize),
             observer=observers,
