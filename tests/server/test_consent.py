@@ -86,9 +86,11 @@ async def test_an_agent_of_a_factory_is_refused_when_the_server_starts() -> None
     [
         "agno:AgnoSource",
         "claude:ClaudeSource",
+        "crewai:CrewAiSource",
         "dspy:DspySource",
         "google_adk:GoogleAdkSource",
         "haystack:HaystackSource",
+        "llama_index:LlamaIndexSource",
         "smolagents:SmolagentsSource",
         "strands:StrandsSource",
     ],

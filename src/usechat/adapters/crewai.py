@@ -122,6 +122,8 @@ class CrewAiSource(FrameworkSource[Any]):
     ...     return Agent(role="assistant", goal="Help.", backstory="Be brief.", llm="gpt-5-mini")
     """
 
+    continues = False  # tools do not wait until their calls are stored; a crew or a flow begins again
+
     def __init__(
         self, agent: Any, *, message: str | None = None, options: Options = NO_OPTIONS, context: Any = None
     ) -> None:
@@ -138,8 +140,6 @@ class CrewAiSource(FrameworkSource[Any]):
             self._make = lambda _turn: agent.copy()
             name = getattr(agent, "role", None) or getattr(agent, "name", None)
         self.info = AgentInfo(_FRAMEWORK, name)
-        if callable(agent) or hasattr(agent, "tasks"):
-            self.continues = False  # a crew or a flow begins again
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run on the chat, in a thread. Closing it ends the run with the next event, such as a piece of text."""

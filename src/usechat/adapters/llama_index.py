@@ -130,6 +130,8 @@ class LlamaIndexSource(FrameworkSource[Any]):
     ...     return LlamaIndexSource(agent, options={"max_iterations": 50})
     """
 
+    continues = False  # tools do not wait until their calls are stored; a workflow begins again
+
     def __init__(
         self,
         workflow: Any,
