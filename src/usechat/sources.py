@@ -678,9 +678,12 @@ def as_source(agent: Any, *, context: Any = None) -> Source:
 
     Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what is accepted.
     """
-    if isinstance(agent, type):
-        raise CannotAnswer(f"{agent.__name__} is a class; create an instance and serve that")
     context = context_maker(context)
+    if isinstance(agent, type):
+        source = _framework_source(agent, context)  # some frameworks make an object of a class for each run
+        if source is None:
+            raise CannotAnswer(f"{agent.__name__} is a class; create an instance and serve that")
+        return source
     source = object_source(agent, context=context)
     if source is not None:
         return source
@@ -753,6 +756,11 @@ def object_source(agent: Any, *, context: Any = None) -> Source | None:
         relay = AdapterSource(lambda turn: agent.send_messages(turn.request), ChunkReader)
         relay.continues = False  # the prompt is never sent twice
         return relay
+    return _framework_source(agent, context)
+
+
+def _framework_source(agent: Any, context: Any) -> Source | None:
+    """Return the source that the adapter of a framework makes of its object; ``None`` if no adapter knows it."""
     for adapter in adapters_for(agent):
         try:
             make = adapter.load()
@@ -796,12 +804,12 @@ def _require_async(method: Callable[..., Any], name: str, argument: str) -> None
 
 
 def adapters_for(agent: Any) -> tuple[EntryPoint, ...]:
-    """Return the installed adapters that may know an object, by the modules of its class and their bases."""
+    """Return the installed adapters that may know an object, by the modules of its class, their bases and metaclass."""
     return _adapters_for(_modules(agent))
 
 
 def _modules(agent: Any) -> tuple[str, ...]:
-    return tuple(base.__module__ for base in type(agent).__mro__)
+    return tuple(base.__module__ for base in (*type(agent).__mro__, *type(type(agent)).__mro__))
 
 
 def _refuse_framework(agent: Any) -> None:

@@ -1,8 +1,9 @@
 """Agents, crews and flows of CrewAI as chats.
 
 ``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent`` and ``Crew``, of which each turn
-gets a copy. :class:`CrewAiSource` takes a function instead that makes an agent, a crew or a flow for each turn: for
-those that remember, and for flows, which hold one conversation.
+gets a copy, and every class that makes one: one marked with ``@CrewBase``, or its object, and one of a flow, of which
+each turn gets an object. :class:`CrewAiSource` takes a function instead that makes an agent, a crew or a flow for each
+turn: for those that remember, and for flows that need arguments.
 
 **Events** are the frames of CrewAI's own event stream, as ``flow.astream(…)`` yields them, and at last the result. The
 result repeats the text, and is read only as far as it was not streamed. CrewAI runs in a thread.
@@ -84,22 +85,51 @@ class _StopRun(BaseException):
 
 
 def source_of(target: Any, *, context: Any = None) -> "CrewAiSource | None":
-    """Return the source of an agent or a crew; ``None`` for everything else.
+    """Return the source of an agent, a crew, or a class that makes a crew or flow; ``None`` for everything else.
 
     ``context`` is what the agent needs per request, as the source takes it.
 
-    Raises :class:`~usechat.errors.CannotAnswer` for a flow, an agent or a crew that chats cannot share.
+    Raises :class:`~usechat.errors.CannotAnswer` for a flow, an agent or a crew that chats cannot share, and for a class
+    that makes no crew.
 
     >>> def answers(agent: object) -> bool:
     ...     return source_of(agent) is not None
     """
     crewai = _crewai()
+    if isinstance(target, type):
+        return _source_of_class(target, context)
+    if getattr(target, "is_crew_class", False):
+        return CrewAiSource(_crew_of(lambda: target, type(target).__name__), context=context)
     if isinstance(target, crewai.Flow):
         raise CannotAnswer(
             f"{type(target).__name__} is a flow of CrewAI, which holds one conversation, so chats cannot share it;"
-            f" give a function that makes one: CrewAiSource(lambda turn: {type(target).__name__}())"
+            f" give its class, {type(target).__name__}, or a function that makes one:"
+            f" CrewAiSource(lambda turn: {type(target).__name__}())"
         )
     return CrewAiSource(target, context=context) if isinstance(target, (crewai.Agent, crewai.Crew)) else None
+
+
+def _source_of_class(target: type, context: Any) -> "CrewAiSource | None":
+    """Return the source of a class marked with ``@CrewBase``, or of a class of a flow, which is made for each turn."""
+    is_crew = getattr(target, "is_crew_class", False)
+    if not is_crew and not issubclass(target, _crewai().Flow):
+        return None
+    if is_crew:
+        return CrewAiSource(_crew_of(target, target.__name__), context=context)
+
+    def make(_turn: Turn) -> Any:
+        return target()
+
+    make.__name__ = target.__name__
+    return CrewAiSource(make, context=context)
+
+
+def _crew_of(make: Callable[[], Any], name: str) -> Any:
+    """Return the crew of an object that a class marked with ``@CrewBase`` makes."""
+    try:
+        return make().crew()
+    except Exception as error:  # the code of the user may raise anything
+        raise CannotAnswer(f"{name} made no crew: {type(error).__name__}: {error}") from error
 
 
 def _crewai(module: str = "crewai") -> Any:
