@@ -113,7 +113,7 @@ _NOT_SERVED: Final = {
     "letta": ("Letta", _NO_ADAPTER),
     "letta_client": ("Letta", _NO_ADAPTER),
     "livekit": ("LiveKit Agents", "it speaks, and does not write; give the agent that it asks"),
-    "llama_index": ("LlamaIndex", "give an agent or a workflow"),
+    "llama_index": ("LlamaIndex", "give an agent, a workflow or a chat engine"),
     "mcp_agent": ("mcp-agent", _NO_ADAPTER),
     "mirascope": ("Mirascope", "give a function that calls it and yields texts"),
     "openai": ("the OpenAI client", "give a function that calls it and yields usechat.adapters.openai.parts"),

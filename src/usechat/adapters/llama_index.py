@@ -1,14 +1,15 @@
-"""LlamaIndex agents and workflows as chats.
+"""LlamaIndex agents, workflows and chat engines as chats.
 
-``usechat serve app:agent`` and ``chat_response(request, agent)`` take every agent, ``AgentWorkflow`` and ``Workflow``;
-:class:`LlamaIndexSource` takes the arguments of a run.
+``usechat serve app:agent`` and ``chat_response(request, agent)`` take every agent, ``AgentWorkflow``, ``Workflow`` and
+chat engine; :class:`LlamaIndexSource` takes the arguments of a run of the first three.
 
 **Events** are those of ``handler.stream_events()``. Text comes in deltas; reasoning and the input of tools are read
 from the provider's own event (``AgentStream.raw``), since LlamaIndex gives them incompletely. ``AgentOutput`` repeats
 what was streamed and is read only if nothing was. Events of a workflow's own are data parts. The events of another
 agent than the first one are in a separate lane: after a handoff, or if a tool writes them to the stream.
 
-**History.** The run gets the whole chat as ``chat_history``, and the last message as ``user_msg``.
+**History.** The run gets the whole chat as ``chat_history``, and the last message as ``user_msg``. A chat engine gets
+the texts of the chat, in a memory of each turn's own; what it has found is told as sources behind its answer.
 
 **Pauses.** :func:`needs_approval` makes a tool that asks the page before it runs, :func:`client_tool` one that the page
 runs. ``InputRequiredEvent`` is a question: it waits for an output of the tool call that asks it, or else of a call
@@ -17,6 +18,7 @@ fields and ``response``. The run waits in this process (:mod:`usechat.pauses`), 
 """
 
 import asyncio
+import copy
 import dataclasses
 from collections.abc import (
     AsyncGenerator,
@@ -43,6 +45,8 @@ from usechat.protocol.parts import (
     Error,
     Part,
     Reasoning,
+    SourceDocument,
+    SourceUrl,
     Step,
     Text,
     ToolCall,
@@ -86,8 +90,8 @@ class QuestionAsked:
     """The fields of a question of the workflow's own."""
 
 
-def source_of(agent: Any, *, context: Any = None) -> "LlamaIndexSource | None":
-    """Return the source of an agent or a workflow; ``None`` for everything else.
+def source_of(agent: Any, *, context: Any = None) -> "LlamaIndexSource | _EngineSource | None":
+    """Return the source of an agent, a workflow or a chat engine; ``None`` for everything else.
 
     ``context`` is what the agent needs per request, as the source takes it.
 
@@ -95,8 +99,10 @@ def source_of(agent: Any, *, context: Any = None) -> "LlamaIndexSource | None":
     ...     return source_of(agent) is not None
     """
     workflow_type = getattr(_workflows(), "Workflow", None)  # people's own packages are called `workflows`, too
-    is_workflow = workflow_type is not None and isinstance(agent, workflow_type)
-    return LlamaIndexSource(agent, context=context) if is_workflow else None
+    if workflow_type is not None and isinstance(agent, workflow_type):
+        return LlamaIndexSource(agent, context=context)
+    is_engine = any(base.__module__ == "llama_index.core.chat_engine.types" for base in type(agent).__mro__)
+    return _EngineSource(agent, context=context) if is_engine else None
 
 
 def _workflows(module: str = "workflows") -> Any:
@@ -181,6 +187,65 @@ class LlamaIndexSource(FrameworkSource[Any]):
             (QuestionAnswered(question.call_id, answer), {**_fields(event), **_response(answer)})
             for (question, event), answer in zip(pairs, answers, strict=True)
         ]
+
+
+class _EngineSource(FrameworkSource[Any]):
+    """Answers turns with a chat engine, of which each turn gets a copy with a memory of its own."""
+
+    continues = False  # an engine takes a question: it cannot begin behind another answer
+
+    def __init__(self, engine: Any, *, context: Any = None) -> None:
+        super().__init__(context=context)
+        self._engine = engine
+        self.adapter = _EngineAdapter
+        self.info = AgentInfo(_FRAMEWORK, type(engine).__name__)
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
+        """Ask the engine; yield its texts, and then the documents that the answer rests on."""
+        conversation.refuse_answers(turn)
+        messages = conversation.without_tools(conversation.history(turn))
+        *before, last = to_llama_index(model_files.without_unreadable(messages, (), "no other files"))
+        engine = copy.copy(self._engine)
+        if hasattr(engine, "_memory"):
+            limit = getattr(engine._memory, "token_limit", None)  # noqa: SLF001 (nothing public replaces it)
+            engine._memory = _core("memory").ChatMemoryBuffer.from_defaults(token_limit=limit)  # noqa: SLF001
+        response = await engine.astream_chat(last.content, chat_history=before, **await self.arguments(turn))
+        task = getattr(response, "awrite_response_to_history_task", None)
+        try:
+            async for text in response.async_response_gen():
+                yield text
+        finally:
+            if task is not None:
+                task.cancel()  # it reads the model, also if nobody reads on
+        for document in response.source_nodes:
+            yield document
+
+
+class _EngineAdapter:
+    """Turns the texts and documents of one answer of a chat engine into parts."""
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        """Take what every adapter takes; an engine has no calls."""
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the part that a text or a document becomes."""
+        if isinstance(event, str):
+            if event:
+                yield Text(event)
+            return
+        metadata = event.node.metadata
+        address = str(metadata.get("url") or metadata.get("source") or "")
+        name = metadata.get("file_name") or metadata.get("title")
+        if address.startswith(("http://", "https://")):
+            yield SourceUrl(event.node.node_id, address, name)
+        else:
+            media_type = metadata.get("file_type") or "text/plain"
+            yield SourceDocument(event.node.node_id, media_type, name or "Document", metadata.get("file_name"))
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of the answer. An engine does not tell why its model ended."""
+        if error is None:
+            yield conversation.finish("stop", None)
 
 
 def _chat_of(turn: Turn) -> Mapping[str, Any]:
