@@ -205,7 +205,7 @@ def test_another_agent_is_picked(open_page: OpenPage) -> None:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/")
         tap(page, "Agent: one")
         page.get_by_role("menuitemradio", name="other").tap()
-        expect(page.get_by_role("button", name="Agent: other")).to_be_visible()
+        expect(page.get_by_role("button", name="Agent: other")).to_be_focused()
         with page.expect_request(lambda request: request.method == "POST") as request_info:
             send(page, "hello there")
         assert (request_info.value.post_data_json or {})["agent"] == "other"
@@ -417,6 +417,7 @@ def test_whatever_is_tapped_is_at_least_40_pixels_wide_and_high(open_page: OpenP
         tap(page, "Agent: one")
         look("picker")
         page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Agent: one")).to_be_focused()
         for text in ("tools please", "think hard", "sources please", "markdown please", "approve this", "fail please"):
             send(page, text)
             wait_until_idle(page)
