@@ -34,6 +34,15 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture
+async def unmigrated(postgres: str) -> str:
+    """A database without the tables, whatever the tests before it have left there."""
+    store = SqlChats(postgres)
+    await store.migrate("base")
+    await store.close()
+    return postgres
+
+
+@pytest.fixture
 async def file(tmp_path: Path) -> AsyncIterator[SqlChats]:
     store = SqlChats(str(tmp_path / "chats.db"))
     yield store
@@ -117,8 +126,8 @@ async def test_the_migrations_make_the_tables_and_drop_them(
     await store.close()
 
 
-async def test_a_postgresql_is_migrated_by_command_alone(postgres: str) -> None:
-    store = SqlChats(postgres)
+async def test_a_postgresql_is_migrated_by_command_alone(unmigrated: str) -> None:
+    store = SqlChats(unmigrated)
     with pytest.raises(UnusableChats, match="usechat chats migrate"):
         await store.load("c1", owner="ada")
     await store.migrate()
@@ -127,8 +136,8 @@ async def test_a_postgresql_is_migrated_by_command_alone(postgres: str) -> None:
     await store.close()
 
 
-async def test_the_command_that_is_named_has_no_password(postgres: str) -> None:
-    address = postgres.partition("@")[2]
+async def test_the_command_that_is_named_has_no_password(unmigrated: str) -> None:
+    address = unmigrated.partition("@")[2]
     for url in (f"postgresql://tester:secret@{address}", f"postgresql://tester@{address}&password=secret"):
         store = SqlChats(url)
         with pytest.raises(UnusableChats) as raised:
