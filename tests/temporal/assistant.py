@@ -16,7 +16,7 @@ from temporalio.worker import Worker
 
 from usechat import replayable
 from usechat.temporal import WorkflowAnswer, turn_of, worker_plugin
-from usechat.temporal.pydantic_ai import durable, run_agent
+from usechat.temporal.pydantic_ai import durable, run_agent, show_sub_agent
 
 MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:1/v1")
 NOTES = Path(os.environ.get("NOTES", os.devnull))
@@ -45,8 +45,13 @@ async def broken() -> str:
     raise RuntimeError("a secret")
 
 
+async def research(topic: str) -> str:
+    return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
+
+
 model = OpenAIChatModel("gpt-5.2", provider=OpenAIProvider(base_url=MODEL_URL, api_key="none"))
-agent = Agent(model, name="assistant", tools=[weather, book, broken], capabilities=durable())
+researcher = Agent(model, name="researcher", tools=[weather])
+agent = Agent(model, name="assistant", tools=[weather, book, broken, research], capabilities=durable())
 
 
 @agent.tool_plain(requires_approval=True)

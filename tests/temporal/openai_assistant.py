@@ -8,6 +8,7 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from agents import Agent, OpenAIProvider, Tool, function_tool, set_tracing_disabled
@@ -19,10 +20,13 @@ from temporalio.openai_agents.workflow import activity_as_tool
 from temporalio.worker import Worker
 
 from usechat.temporal import WorkflowAnswer, turn_of, worker_plugin
-from usechat.temporal.openai_agents import PublishedModels, reported, run_agent
+from usechat.temporal.openai_agents import PublishedModels, agent_tool, reported, run_agent
 
 NOTES = Path(os.environ.get("NOTES", os.devnull))
-SECONDS = timedelta(seconds=5)
+GATE = Path(os.environ.get("GATE", os.devnull))
+"""The file for which a tool waits."""
+SECONDS = timedelta(seconds=float(os.environ.get("SECONDS", "60")))
+"""After which a worker that is silent is taken for dead; one that is only slow must not be."""
 PLUGIN = OpenAIAgentsPlugin(
     ModelActivityParameters(start_to_close_timeout=timedelta(minutes=5), heartbeat_timeout=SECONDS),
     PublishedModels(OpenAIProvider(base_url=os.environ.get("MODEL_URL", "http://127.0.0.1:1/v1"), api_key="none")),
@@ -34,11 +38,24 @@ def note(line: str) -> None:
         notes.write(f"{line}\n")
 
 
+def wait_for(gate: Path) -> None:
+    while not gate.exists():
+        sleep(0.05)
+
+
 @activity.defn
 async def weather(city: str) -> str:
     """Look up the weather."""
     note(f"weather {city}")
     return f"21 degrees in {city}"
+
+
+@activity.defn
+async def book(city: str) -> str:
+    """Book a journey."""
+    note(f"book {city}")
+    await asyncio.to_thread(wait_for, GATE)
+    return f"booked {city}"
 
 
 @activity.defn
@@ -64,8 +81,12 @@ class Assistant:
 
     @workflow.run
     async def run(self, argument: dict[str, Any]) -> None:
+        facts = reported(activity_as_tool(weather, start_to_close_timeout=SECONDS, retry_policy=once))
+        researcher = Agent(name="researcher", model="gpt-5.2", tools=[facts])
         tools: list[Tool] = [
-            reported(activity_as_tool(weather, start_to_close_timeout=SECONDS, retry_policy=once)),
+            agent_tool(researcher, self.answer, "research", "Asks a researcher."),
+            facts,
+            reported(activity_as_tool(book, start_to_close_timeout=SECONDS, retry_policy=once)),
             reported(activity_as_tool(broken, start_to_close_timeout=SECONDS, retry_policy=once)),
             delete,
         ]
@@ -82,7 +103,7 @@ async def main(address: str, task_queue: str, namespace: str) -> None:
         client,
         task_queue=task_queue,
         workflows=[Assistant],
-        activities=[weather, broken],
+        activities=[weather, book, broken],
         plugins=[worker_plugin()],
     ):
         await asyncio.Event().wait()

@@ -51,18 +51,14 @@ class Page:
         self._chat_id = chat_id
 
     async def ask(self, text: str, **body: Any) -> Said:
-        message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}
-        return said(await self._client.post("/api/chat", json={"id": self._chat_id, "messages": [message], **body}))
+        body = {"id": self._chat_id, "messages": [question(text)], **body}
+        return said(await self._client.post("/api/chat", json=body))
 
     async def decide(self, asked: Said, *, approved: bool) -> Said:
         """Answer every approval request of an answer, as a page does."""
         parts = [_decided(part, approved) for part in asked.parts]
-        start = next(chunk for chunk in asked.chunks if isinstance(chunk, StartChunk))
-        messages = [
-            {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "?"}]},
-            {"id": start.message_id, "role": "assistant", "parts": parts},
-        ]
-        body = {"id": self._chat_id, "messages": messages, "messageId": start.message_id}
+        answer = {**shown(asked), "parts": parts}
+        body = {"id": self._chat_id, "messages": [question("?"), answer], "messageId": answer["id"]}
         return said(await self._client.post("/api/chat", json=body))
 
     async def resume(self) -> Said:
@@ -70,6 +66,16 @@ class Page:
 
     async def stop(self) -> int:
         return (await self._client.post(f"/api/chat/{self._chat_id}/stop")).status_code
+
+
+def question(text: str) -> dict[str, Any]:
+    return {"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
+def shown(answer: Said) -> dict[str, Any]:
+    """The message that a page has of an answer."""
+    start = next(chunk for chunk in answer.chunks if isinstance(chunk, StartChunk))
+    return {"id": start.message_id, "role": "assistant", "parts": answer.parts}
 
 
 def _decided(part: Any, approved: bool) -> Any:

@@ -10,16 +10,18 @@ from typing import Final
 
 import pytest
 
-from tests.temporal.pages import Page
+from tests.temporal.pages import Page, question, shown
 from tests.temporal.server import TemporalServer, WorkerProcess
 from tests.temporal.test_crashes import lines, until
 from usechat.adapters.conversation import TOOL_FAILED
+from usechat.chats.recovery import UNKNOWN_OUTCOME
 from usechat.server import ChatApp, Settings
 from usechat.temporal import TemporalSource
 from usechat.testing.models import ModelAnswer, ModelCall, ScriptedModel
 
 PACKAGES: Final = Path(__file__).parents[2] / "build" / "temporal_openai_agents"
 WEATHER = ModelAnswer(text=["I look ", "at the weather."], calls=[ModelCall("weather", {"city": "Oslo"}, "c1")])
+DEAD_AFTER: Final = "10"
 DELETE = ModelAnswer(calls=[ModelCall("delete", {"file": "a.txt"}, "c1")])
 
 
@@ -33,9 +35,9 @@ class Assistants:
         self.model = model
         self.notes = notes
 
-    def start(self) -> WorkerProcess:
+    def start(self, **more: str) -> WorkerProcess:
         paths = os.pathsep.join([str(PACKAGES), *sys.path])
-        environment = {"MODEL_URL": self.model.openai_url, "NOTES": str(self.notes), "PYTHONPATH": paths}
+        environment = {"MODEL_URL": self.model.openai_url, "NOTES": str(self.notes), "PYTHONPATH": paths, **more}
         module = "tests.temporal.openai_assistant"
         self._workers.append(
             WorkerProcess(self._server.address, self._task_queue, module=module, environment=environment)
@@ -88,7 +90,7 @@ async def test_a_tool_that_raises_fails_alone(server: TemporalServer, tmp_path: 
 async def test_half_an_answer_of_the_model_is_replaced(server: TemporalServer, tmp_path: Path) -> None:
     slow = ModelAnswer(text=["I "] + ["go on and on "] * 60, pause=0.2)
     with assistants(server, "killed", tmp_path, [slow, WEATHER, "It is warm."]) as running:
-        worker = running.start()
+        worker = running.start(SECONDS=DEAD_AFTER)
         asking = asyncio.create_task((await running.page()).ask("To Oslo"))
         await until(lambda: len(running.model.requests) == 1)
         await asyncio.sleep(2)
@@ -114,8 +116,61 @@ async def test_the_workflow_waits_for_an_approval(allowed: bool, server: Tempora
 
 
 async def test_an_agent_hands_over(server: TemporalServer, tmp_path: Path) -> None:
-    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("transfer_to_expert", {}, "c1")]), "I know it."]
-    with assistants(server, "handoff", tmp_path, script) as running:
+    handoff = ModelAnswer(calls=[ModelCall("transfer_to_expert", {}, "c1")])
+    with assistants(server, "handoff", tmp_path, [handoff, "I know it.", "I still know it."]) as running:
         running.start()
-        said = await (await running.page()).ask("Who knows?")
+        page = await running.page()
+        said = await page.ask("Who knows?")
+        again = await page.ask("And now?", messages=[question("Who knows?"), shown(said), question("And now?")])
     assert (said.texts, said.outcomes) == (["I know it."], [{"assistant": "expert"}])
+    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
+    order = [part["type"] for part in said.parts if part["type"] != "step-start"]
+    assert order == ["tool-transfer_to_expert", "data-agent", "text"]
+    assert again.texts == ["I still know it."]
+    assert [part["id"] for part in again.parts if part["type"] == "data-agent"] == ["agent-expert"]
+    assert "You know it." in str(running.model.requests[-1]), "the next message goes to the agent that took over"
+
+
+async def test_half_an_answer_of_an_agent_that_took_over_is_replaced(server: TemporalServer, tmp_path: Path) -> None:
+    slow = ModelAnswer(text=["I "] + ["go on and on "] * 600, pause=0.2)
+    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("transfer_to_expert", {}, "c1")]), slow, "I know."]
+    with assistants(server, "handoff-killed", tmp_path, script) as running:
+        worker = running.start(SECONDS=DEAD_AFTER)
+        asking = asyncio.create_task((await running.page()).ask("Who knows?"))
+        await until(lambda: len(running.model.requests) == 2)
+        await asyncio.sleep(1)
+        worker.kill()
+        running.start()
+        said = await asking
+    assert (said.texts, said.outcomes) == (["I know."], [{"assistant": "expert"}])
+    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
+
+
+async def test_an_agent_that_is_a_tool_has_a_lane(server: TemporalServer, tmp_path: Path) -> None:
+    script: list[ModelAnswer | str] = [
+        ModelAnswer(text=["I ask."], calls=[ModelCall("research", {"input": "Oslo"}, "c0")]),
+        WEATHER,
+        "The researcher knows.",
+        "It is warm.",
+    ]
+    with assistants(server, "agent-tool", tmp_path, script) as running:
+        running.start()
+        said = await (await running.page()).ask("To Oslo")
+    assert said.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
+    assert said.outcomes == ["The researcher knows.", "21 degrees in Oslo"]
+    beside = [part["text"] for part in said.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
+    assert beside == ["I look at the weather.", "The researcher knows."]
+    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]
+
+
+async def test_a_tool_whose_worker_dies_is_not_run_again(server: TemporalServer, tmp_path: Path) -> None:
+    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("book", {"city": "Oslo"}, "c1")]), "Who knows?"]
+    with assistants(server, "tool-killed", tmp_path, script) as running:
+        worker = running.start(GATE=str(tmp_path / "gate"), SECONDS=DEAD_AFTER)
+        asking = asyncio.create_task((await running.page()).ask("To Oslo"))
+        await until(lambda: lines(running.notes) == ["book Oslo"])
+        worker.kill()
+        running.start()
+        said = await asking
+    assert (said.texts, said.outcomes) == (["Who knows?"], [UNKNOWN_OUTCOME])
+    assert lines(running.notes) == ["book Oslo"]

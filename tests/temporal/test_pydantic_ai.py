@@ -127,3 +127,20 @@ async def test_an_approval_starts_the_next_workflow(allowed: bool, server: Tempo
         said = await page.decide(asked, approved=allowed)
     assert said.written == "That was it."
     assert lines(running.notes) == (["delete a.txt"] if allowed else [])
+
+
+async def test_an_agent_that_a_tool_runs_has_a_lane(server: TemporalServer, tmp_path: Path) -> None:
+    script: list[ModelAnswer | str] = [
+        ModelAnswer(text=["I ask."], calls=[ModelCall("research", {"topic": "Oslo"}, "c0")]),
+        WEATHER,
+        "The researcher knows.",
+        "It is warm.",
+    ]
+    with assistants(server, "pydantic-agent-tool", tmp_path, script) as running:
+        running.start()
+        said = await (await running.page()).ask("To Oslo")
+    assert said.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
+    assert said.outcomes == ["The researcher knows.", {"celsius": 21}]
+    beside = [part["text"] for part in said.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
+    assert beside == ["I look at the weather.", "The researcher knows."]
+    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]

@@ -61,7 +61,7 @@ except ImportError:
 
 __all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "parts", "show_sub_agent", "source_of", "to_openai_agents"]
 
-_LANE: Final = "agent-"
+LANE: Final = "agent-"
 """How the lane of an agent begins that took over."""
 _FAILED: Final = "An error occurred while running the tool."
 """How the SDK begins the result of a tool that raised; it has no other mark."""
@@ -155,6 +155,14 @@ def _agents_of(agent: Any) -> "list[Agent[Any]]":
     return agents
 
 
+def agent_for(agent: "Agent[Any]", turn: Turn) -> "Agent[Any]":
+    """Return the agent that took over last from the one that is served, as the chat shows it."""
+    answers = [message for message in turn.messages if message["role"] == "assistant"]
+    labels = [part.get("id") for message in answers for part in message["parts"] if part["type"] == "data-agent"]
+    names = [str(label).removeprefix(LANE) for label in labels if str(label).startswith(LANE)]
+    return next((each for each in _agents_of(agent) if names[-1:] == [each.name]), agent)
+
+
 class OpenAIAgentsSource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
@@ -190,7 +198,7 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
             run_input = to_openai_agents(messages[-1:] if options.get("session") is not None else messages)
         sub_agents.begin_sub_agents()
         hooks = options["hooks"] = _StoredFirst(options.get("hooks"))
-        result = Runner.run_streamed(self._agent_for(turn), run_input, **options)
+        result = Runner.run_streamed(agent_for(self._agent, turn), run_input, **options)
         async for event in _with_result(result):
             if event is result and result.interruptions:
                 await states.keep_state(handle, json.dumps(result.to_state().to_json()).encode())
@@ -202,13 +210,6 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
         return OpenAIAgentsAdapter(
             known_calls=conversation.calls_of(turn), denied=conversation.denials(turn), agent=self._agent.name
         )
-
-    def _agent_for(self, turn: Turn) -> "Agent[Any]":
-        """Return the agent that took over last, as the chat shows it."""
-        answers = [message for message in turn.messages if message["role"] == "assistant"]
-        labels = [part.get("id") for message in answers for part in message["parts"] if part["type"] == "data-agent"]
-        names = [str(label).removeprefix(_LANE) for label in labels if str(label).startswith(_LANE)]
-        return next((each for each in _agents_of(self._agent) if names[-1:] == [each.name]), self._agent)
 
     async def _resumed(self, turn: Turn, state: bytes | None) -> Any:
         if state is None:
@@ -308,7 +309,7 @@ class OpenAIAgentsAdapter:
         elif isinstance(event, AgentUpdatedStreamEvent):
             name = event.new_agent.name
             if self._agent not in (None, name):
-                self._speaker = sub_agents.SubAgent(name, f"{_LANE}{name}")
+                self._speaker = sub_agents.SubAgent(name, f"{LANE}{name}")
             self._agent = name
         elif isinstance(event, RunResultStreaming):
             yield from self._result(event)

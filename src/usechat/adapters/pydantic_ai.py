@@ -290,10 +290,15 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
     >>> async def research(topic: str) -> str:
     ...     return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
     """
-    name = (context.agent and context.agent.name) or "agent"
-    adapter, speaker = sub_agents.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
+    adapter, speaker = sub_agent_of(context)
     async for event in events:
         sub_agents.show(speaker, adapter, event)
+
+
+def sub_agent_of(context: RunContext[Any]) -> "tuple[PydanticAIAdapter, sub_agents.SubAgent]":
+    """Return the adapter of a sub-agent's run, and what puts it into its lane."""
+    name = (context.agent and context.agent.name) or "agent"
+    return sub_agents.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
 
 
 async def elicitation_handler(_message: str, _response_type: Any, params: Any, _context: Any) -> Any:

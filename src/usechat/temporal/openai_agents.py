@@ -5,6 +5,9 @@ Temporal's plugin (the package ``temporalio-openai-agents``) runs each request o
 reads it live. :func:`run_agent` runs an agent on a turn, in the workflow, and says what became of its tools.
 
 A request that is retried replaces what it had said. A tool that needs an approval lets the workflow wait.
+
+An agent that takes over (handoff), and one that is a tool (:func:`agent_tool`), has a separate lane, which begins with
+``data-agent`` and its name. The next message goes to the agent that took over last.
 """
 
 import json
@@ -12,11 +15,26 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from usechat.adapters import conversation
-from usechat.adapters.openai_agents import OpenAIAgentsAdapter, outcome_of, result_parts, to_openai_agents
+from usechat.adapters import conversation, sub_agents
+from usechat.adapters.openai_agents import (
+    LANE,
+    OpenAIAgentsAdapter,
+    agent_for,
+    outcome_of,
+    result_parts,
+    to_openai_agents,
+)
 from usechat.errors import MissingDependency, UnknownEvent
 from usechat.protocol.parts import ToolCall, ToolDenied, ToolError, ToolResult
-from usechat.temporal.workflows import WorkflowAnswer, failure_text, publish
+from usechat.temporal.workflows import (
+    Speaker,
+    WorkflowAnswer,
+    failure_text,
+    hand_over,
+    publish,
+    speaker,
+    speaks,
+)
 from usechat.turn import Turn
 
 try:
@@ -27,7 +45,7 @@ try:
 except ImportError:
     raise MissingDependency("temporalio-openai-agents", "temporal") from None
 
-__all__ = ["PublishedModels", "reported", "run_agent"]
+__all__ = ["PublishedModels", "agent_tool", "reported", "run_agent"]
 
 
 class PublishedModels(ModelProvider):
@@ -54,10 +72,13 @@ class _PublishedModel(Model):
 
     async def get_response(self, *arguments: Any, **options: Any) -> ModelResponse:
         """Stream the response, and return the whole."""
-        adapter, response = OpenAIAgentsAdapter(), None
-        async with publish() as say:
+        adapter, response, agent = OpenAIAgentsAdapter(), None, speaker()
+        lane = None if agent is None else sub_agents.SubAgent(agent.name, agent.lane, is_in_tool=agent.is_in_tool)
+        # The step of an agent that is a tool is that of the agent which called it: a retry must not replace it.
+        async with publish(begins="work" if agent is not None and agent.is_in_tool else "step") as say:
             async for event in self.stream_response(*arguments, **options):
-                for part in _parts_of(adapter, event):
+                parts = _parts_of(adapter, event)
+                for part in parts if lane is None else lane.parts(parts):
                     say(part)
                 if event.type in ("response.completed", "response.incomplete"):
                     response = event.response
@@ -92,12 +113,18 @@ async def run_agent(agent: "Agent[Any]", turn: Turn, answer: WorkflowAnswer, **o
     ...         await run_agent(agent, turn_of(argument), answer)
     """
     options["hooks"] = _Outcomes(answer, options.get("hooks"))
-    result = await Runner.run(agent, to_openai_agents(conversation.history(turn)), **options)
-    while result.interruptions:
-        result = await Runner.run(agent, await _answered(result, answer), **options)
+    first = agent_for(agent, turn)
+    with speaks(None if first is agent else _after_handoff(first)):
+        result = await Runner.run(first, to_openai_agents(conversation.history(turn)), **options)
+        while result.interruptions:
+            result = await Runner.run(first, await _answered(result, answer), **options)
     for part in result_parts(result, conversation.finish_reason("stop")):
         answer.send(part)
     return result
+
+
+def _after_handoff(agent: "Agent[Any]") -> Speaker:
+    return Speaker(agent.name, f"{LANE}{agent.name}")
 
 
 async def _answered(result: Any, answer: WorkflowAnswer) -> Any:
@@ -143,6 +170,29 @@ def reported(tool: FunctionTool) -> FunctionTool:
     return replace(tool, on_invoke_tool=invoke)
 
 
+def agent_tool(
+    agent: "Agent[Any]", answer: WorkflowAnswer, name: str, description: str, **options: Any
+) -> FunctionTool:
+    """Return an agent as a tool of another one, for a run in a workflow; what it says has a separate lane.
+
+    ``options`` are further arguments of ``Agent.as_tool``.
+
+    >>> from agents import Agent
+    >>> def assistant(answer: WorkflowAnswer) -> Agent:  # in @workflow.run
+    ...     research = agent_tool(Agent(name="researcher"), answer, "research", "Asks a researcher.")
+    ...     return Agent(name="assistant", tools=[research])
+    """
+    tool = agent.as_tool(name, description, hooks=_Outcomes(answer, options.pop("hooks", None)), **options)
+    invoke = tool.on_invoke_tool
+
+    async def invoke_in_lane(context: Any, arguments: str) -> Any:
+        with speaks(Speaker(agent.name, f"{agent.name}-{context.tool_call_id}", is_in_tool=True)):
+            return await invoke(context, arguments)
+
+    tool.on_invoke_tool = invoke_in_lane
+    return tool
+
+
 class _Outcomes(RunHooks[Any]):
     """Hooks that say what became of the calls of a model, and then do what other ``hooks`` do."""
 
@@ -170,4 +220,5 @@ class _Outcomes(RunHooks[Any]):
         for call_id in self._open:
             self._answer.send(ToolResult(call_id, {"assistant": to_agent.name}))
         self._open = {}
+        hand_over(_after_handoff(to_agent))
         await self._hooks.on_handoff(context, from_agent, to_agent)

@@ -8,15 +8,18 @@ Requests of a model are retried, and what they say replaces what they had said. 
 function is :func:`~usechat.replayable`; if its worker dies, the model reads that nobody knows whether it took effect.
 
 A tool that needs an approval ends the workflow. The page's answer starts the next one.
+
+An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a separate lane, which begins with
+``data-agent`` and its name.
 """
 
 from collections.abc import AsyncIterable
 from typing import Any, cast
 
-from usechat.adapters.pydantic_ai import PydanticAIAdapter, ending_of, run_arguments
+from usechat.adapters.pydantic_ai import PydanticAIAdapter, ending_of, run_arguments, sub_agent_of
 from usechat.chats.recovery import UNKNOWN_OUTCOME
 from usechat.errors import MissingDependency, UnknownEvent
-from usechat.protocol.parts import ToolError
+from usechat.protocol.parts import Part, ToolError
 from usechat.temporal.workflows import ACTIVITY, ATTEMPTS, WorkflowAnswer, failure_text, publish, retries
 from usechat.turn import Turn, replayable_tools
 
@@ -31,7 +34,7 @@ try:
 except ImportError:
     raise MissingDependency("pydantic-ai-slim[temporal]", "pydantic-ai,temporal") from None
 
-__all__ = ["durable", "run_agent"]
+__all__ = ["durable", "run_agent", "show_sub_agent"]
 
 
 def durable(**options: Any) -> list[AbstractCapability[Any]]:
@@ -72,6 +75,28 @@ async def run_agent(agent: AbstractAgent[Any, Any], turn: Turn, answer: Workflow
     return result
 
 
+async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -> None:
+    """Show what an agent that a tool runs in its activity says while it works, in a separate lane.
+
+    >>> from pydantic_ai import Agent
+    >>> researcher = Agent(name="researcher")
+    >>> async def research(topic: str) -> str:
+    ...     return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
+    """
+    adapter, speaker = sub_agent_of(context)
+    async with publish(begins="work") as say:
+        async for event in events:
+            for part in speaker.parts(_parts_of(adapter, event)):
+                say(part)
+
+
+def _parts_of(adapter: PydanticAIAdapter, event: Any) -> list[Part]:
+    try:
+        return list(adapter.feed(event))
+    except UnknownEvent:
+        return []
+
+
 class _ReportedFailures(AbstractCapability[Any]):
     """Lets a run continue when a tool has failed, or when nobody knows whether it took effect."""
 
@@ -105,8 +130,5 @@ def _say(event: Any, adapter: PydanticAIAdapter, say: Any) -> None:
     if isinstance(event, ToolResultEvent) and event.part.content == UNKNOWN_OUTCOME:
         say(ToolError(event.part.tool_call_id, UNKNOWN_OUTCOME))
         return
-    try:
-        for part in adapter.feed(event):
-            say(part)
-    except UnknownEvent:
-        pass
+    for part in _parts_of(adapter, event):
+        say(part)

@@ -10,8 +10,9 @@ workflows import usechat in Temporal's sandbox.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -33,6 +34,7 @@ try:
     from temporalio import activity, exceptions, workflow
     from temporalio.common import RetryPolicy
     from temporalio.contrib.workflow_streams import WorkflowStream, WorkflowStreamClient
+    from temporalio.converter import PayloadConverter
     from temporalio.exceptions import ActivityError, ApplicationError, FailureError
     from temporalio.plugin import SimplePlugin
     from temporalio.service import RPCError
@@ -41,6 +43,10 @@ try:
         ActivityOutboundInterceptor,
         ExecuteActivityInput,
         Interceptor,
+        StartActivityInput,
+        WorkflowInboundInterceptor,
+        WorkflowInterceptorClassInput,
+        WorkflowOutboundInterceptor,
         WorkflowRunner,
     )
     from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
@@ -50,11 +56,15 @@ except ImportError:
 __all__ = [
     "ACTIVITY",
     "ATTEMPTS",
+    "Speaker",
     "WorkflowAnswer",
     "failure_text",
+    "hand_over",
     "public_error",
     "publish",
     "retries",
+    "speaker",
+    "speaks",
     "turn_of",
     "worker_plugin",
 ]
@@ -252,6 +262,50 @@ async def _flush_regularly(stream: WorkflowStreamClient) -> None:
             await stream.flush()
 
 
+# Several agents.
+
+
+class Speaker(msgspec.Struct, frozen=True):
+    """An agent that speaks beside the one that was asked: it has a lane. ``is_in_tool``: as a tool of another one."""
+
+    name: str
+    lane: str
+    is_in_tool: bool = False
+
+
+class _Stage:
+    """Who speaks in the activities of one agent's run: all its tasks share it."""
+
+    def __init__(self, speaker: Speaker | None) -> None:
+        self.speaker = speaker
+
+
+_stage: Final[ContextVar[_Stage]] = ContextVar("usechat.temporal.stage")
+_SPEAKER: Final = "usechat-speaker"
+"""The header that tells an activity who speaks."""
+
+
+@contextmanager
+def speaks(speaker: Speaker | None) -> Iterator[None]:
+    """Let an agent speak in the activities that start within the block; ``None`` for the one that was asked."""
+    token = _stage.set(_Stage(speaker))
+    try:
+        yield
+    finally:
+        _stage.reset(token)
+
+
+def hand_over(speaker: Speaker) -> None:
+    """Let another agent speak from now on, within the innermost block of :func:`speaks`."""
+    _stage.get().speaker = speaker
+
+
+def speaker() -> Speaker | None:
+    """Return who speaks: in a workflow, and in the activities that it starts."""
+    stage = _stage.get(None)
+    return None if stage is None else stage.speaker
+
+
 # The plugin.
 
 
@@ -261,7 +315,7 @@ def worker_plugin() -> SimplePlugin:
     >>> worker_plugin().name()
     'usechat'
     """
-    return SimplePlugin("usechat", interceptors=[_Heartbeats()], workflow_runner=_in_sandbox)
+    return SimplePlugin("usechat", interceptors=[_ActivityContext()], workflow_runner=_in_sandbox)
 
 
 def _in_sandbox(runner: WorkflowRunner | None) -> WorkflowRunner:
@@ -272,11 +326,28 @@ def _in_sandbox(runner: WorkflowRunner | None) -> WorkflowRunner:
     return runner
 
 
-class _Heartbeats(Interceptor):
-    """Sends heartbeats while an activity runs that has a heartbeat timeout."""
+class _ActivityContext(Interceptor):
+    """Tells activities who speaks, and sends heartbeats while one runs that has a heartbeat timeout."""
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002
+        return _SpeakingWorkflow
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
         return _BeatingActivity(next)
+
+
+class _SpeakingWorkflow(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(_SpeakingActivities(outbound))
+
+
+class _SpeakingActivities(WorkflowOutboundInterceptor):
+    def start_activity(self, input: StartActivityInput) -> "workflow.ActivityHandle[Any]":  # noqa: A002
+        speaking = speaker()
+        if speaking is not None:
+            header = PayloadConverter.default.to_payload(msgspec.to_builtins(speaking))
+            input.headers = {**input.headers, _SPEAKER: header}
+        return super().start_activity(input)
 
 
 class _BeatingActivity(ActivityInboundInterceptor):
@@ -285,8 +356,11 @@ class _BeatingActivity(ActivityInboundInterceptor):
         super().init(self._outbound)
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        timeout = activity.info().heartbeat_timeout
+        timeout, header = activity.info().heartbeat_timeout, input.headers.get(_SPEAKER)
         async with AsyncExitStack() as stack:
+            if header is not None:
+                speaking = msgspec.convert(PayloadConverter.default.from_payload(header), Speaker)
+                stack.enter_context(speaks(speaking))
             if timeout:
                 beating = asyncio.create_task(self._beat(timeout.total_seconds() / _BEATS))
                 stack.callback(beating.cancel)
