@@ -38,7 +38,9 @@ class Assistants:
         return self._workers[-1]
 
     async def page(self) -> Page:
-        source = TemporalSource(await self._server.client(), "Assistant", task_queue=self._task_queue)
+        source = TemporalSource(
+            await self._server.client(), "Assistant", task_queue=self._task_queue, worker_seconds=120
+        )
         return Page(ChatApp(source, settings=Settings(sdk="7"), metrics=False), self._task_queue)
 
     def stop(self) -> None:
