@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page
+from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, View
 from tests.postgres_server import postgres_server
 from tests.server.process import PATIENCE, ServeProcess, eventually, serve_process
 from tests.temporal.server import TemporalServer, WorkerProcess
 from tests.temporal.travel import TEXTS
+from usechat.chats.recovery import UNKNOWN_OUTCOME
 from usechat.cli import main
 
 pytestmark = pytest.mark.usefixtures("worker")
+
+HALF = "Your journey to"
+"""What the last step says before it waits for the gate."""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +36,7 @@ class Site:
     def __init__(
         self, directory: Path, address: str, workflow: str, release: str, *, task_queue: str = "travel"
     ) -> None:
+        self.task_queue = task_queue
         self._directory = directory
         self._options = ["--as", "temporal", address, "--workflow", workflow, "--task-queue", task_queue]
         self._options += ["--sdk", release.partition(".")[0]]
@@ -135,34 +140,69 @@ def test_a_page_of_ai_sdk_5_approves_by_a_tool(
     assert calls(message)[0].get("output") == ("booked" if allowed else None)
 
 
-@pytest.mark.parametrize("release", NEWEST)
-def test_the_page_reads_on_after_kill_9_of_the_worker(
-    release: str, server: TemporalServer, browser: Browser, tmp_path: Path
-) -> None:
-    task_queue = f"killed-worker-{release}"
-    site = Site(tmp_path, server.address, "Gated", release, task_queue=task_queue)
-    workers = [WorkerProcess(server.address, task_queue)]
+def answer_without_its_worker(
+    site: Site, address: str, page_of: Callable[[str], Page], text: str, dies: Callable[[View], bool]
+) -> Any:
+    """The message of a page whose worker is killed when the page looks like this, and then replaced by another."""
+    directory, workers = Path(text.partition(" ")[0]), [WorkerProcess(address, site.task_queue)]
     try:
         with site.serving() as served:
-            page = browser.open(release, f"{served.url}/api/chat", chat_id=task_queue)
-            page.send(str(tmp_path))
-            notes = tmp_path / "notes"
-            eventually(lambda: notes.exists() and "request 2" in notes.read_text(), "the last step has begun")
-            page.until(lambda view: "booked" in str(view["messages"][1:]))
+            page = page_of(f"{served.url}/api/chat")
+            page.send(text)
+            page.until(dies)
             workers[0].kill()
-            workers.append(WorkerProcess(server.address, task_queue))
-            (tmp_path / "gate").touch()
+            workers.append(WorkerProcess(address, site.task_queue))
+            (directory / "gate").touch()
             message = page.answer()
-            requests = page.look()["requests"]
+            assert len(page.look()["requests"]) == 1, "the same connection reads on"
+            return message
     finally:
         for worker in workers:
             worker.stop()
-    assert texts(message) == TEXTS
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_the_page_reads_on_after_kill_9_of_the_worker_in_mid_text(
+    release: str, server: TemporalServer, browser: Browser, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, server.address, "Gated", release, task_queue=f"mid-text-{release}")
+    message = answer_without_its_worker(
+        site,
+        server.address,
+        lambda url: browser.open(release, url, chat_id=site.task_queue),
+        str(tmp_path),
+        lambda view: view["messages"][1:] != [] and texts(view["messages"][-1])[2:] == [HALF],
+    )
+    is_dropped = release.startswith("7")  # no client before 7.0.70 can drop it: it stays apart from what is said again
+    assert texts(message) == [*TEXTS[:2], *([] if is_dropped else [HALF]), TEXTS[2]]
     assert [call["output"] for call in calls(message)] == [{"celsius": 21}, "booked"]
-    assert len(requests) == 1, "the same connection reads on"
-    assert notes.read_text(encoding="utf-8").splitlines() == [
+    assert (tmp_path / "notes").read_text(encoding="utf-8").splitlines() == [
         "request 0", "weather Oslo", "request 1", "book Oslo", "request 2", "request 2"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("release", NEWEST)
+@pytest.mark.parametrize(
+    ("tool", "outcomes"),
+    [("weather", [{"celsius": 21}, "booked"]), ("book", [{"celsius": 21}, UNKNOWN_OUTCOME])],
+    ids=["replayable", "one attempt"],
+)
+def test_the_page_reads_on_after_kill_9_of_the_worker_in_mid_tool(
+    tool: str, outcomes: list[Any], release: str, server: TemporalServer, browser: Browser, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, server.address, "Gated", release, task_queue=f"mid-{tool}-{release}")
+    notes = tmp_path / "notes"
+    message = answer_without_its_worker(
+        site,
+        server.address,
+        lambda url: browser.open(release, url, chat_id=site.task_queue),
+        f"{tmp_path} {tool}",
+        lambda view: f"tool-{tool}" in str(view["messages"]) and tool in notes.read_text(encoding="utf-8"),
+    )
+    assert texts(message) == TEXTS
+    assert [call.get("output", call.get("errorText")) for call in calls(message)] == outcomes
+    runs = notes.read_text(encoding="utf-8").splitlines().count(f"{tool} Oslo")
+    assert runs == (2 if tool == "weather" else 1)
 
 
 @pytest.mark.parametrize("release", NEWEST)

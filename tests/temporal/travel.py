@@ -1,6 +1,7 @@
 """A workflow of one's own, for the tests: a model of three steps and two tools. As a program it is a worker.
 
-The body of a request says how fast the model writes, and which file notes the tools that ran.
+The body of a request says how fast the model writes, which file notes the tools that ran, and for which file (`gate`)
+the tool `waiting` waits; without such a tool, the last step waits for it in mid-text.
 """
 
 import asyncio
@@ -34,9 +35,9 @@ async def request(number: int, body: dict[str, Any]) -> None:
     text, call = SCRIPT[number]
     note(body, f"request {number}")
     async with publish() as say:
-        if "gate" in body and number == len(SCRIPT) - 1:
-            await asyncio.to_thread(wait_for, Path(body["gate"]))
         for word in text.split(" "):
+            if number == len(SCRIPT) - 1 and text.index(word) > len(text) // 2 and "waiting" not in body:
+                await pass_gate(body)
             say(word if word == text.split(" ")[0] else f" {word}")
             await asyncio.sleep(body.get("delay", 0))
         if call is not None:
@@ -47,6 +48,7 @@ async def request(number: int, body: dict[str, Any]) -> None:
 @replayable
 async def weather(given: dict[str, Any]) -> dict[str, Any]:
     note(given, f"weather {given['city']}")
+    await wait_in("weather", given)
     await asyncio.sleep(given.get("tool_delay", 0))
     return {"celsius": 21}
 
@@ -54,8 +56,19 @@ async def weather(given: dict[str, Any]) -> dict[str, Any]:
 @activity.defn
 async def book(given: dict[str, Any]) -> str:
     note(given, f"book {given['city']}")
+    await wait_in("book", given)
     await asyncio.sleep(given.get("tool_delay", 0))
     return "booked"
+
+
+async def wait_in(tool: str, given: Mapping[str, Any]) -> None:
+    if given.get("waiting") == tool:
+        await pass_gate(given)
+
+
+async def pass_gate(body: Mapping[str, Any]) -> None:
+    if "gate" in body:
+        await asyncio.to_thread(wait_for, Path(body["gate"]))
 
 
 def wait_for(gate: Path) -> None:
@@ -94,7 +107,7 @@ class Travel:
 
 @workflow.defn
 class Gated(Travel):
-    """The same, for pages: the text names a directory for notes, and the last step waits for the file `gate` in it."""
+    """The same, for pages. The text names a directory for `notes` and `gate`, and perhaps the tool that waits."""
 
     @workflow.init
     def __init__(self, _argument: dict[str, Any]) -> None:
@@ -102,8 +115,9 @@ class Gated(Travel):
 
     @workflow.run
     async def run(self, argument: dict[str, Any]) -> None:
-        directory = turn_of(argument).text
-        await self.travel({"notes": f"{directory}/notes", "gate": f"{directory}/gate"})
+        directory, *waiting = turn_of(argument).text.split(" ")
+        body = {"notes": f"{directory}/notes", "gate": f"{directory}/gate"}
+        await self.travel({**body, **({"waiting": waiting[0]} if waiting else {})})
 
 
 @workflow.defn
