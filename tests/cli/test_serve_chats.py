@@ -173,3 +173,36 @@ def test_a_postgresql_is_served_once_its_tables_were_made_by_the_command(
         with serve_process(tmp_path, "counting.py:agent", "--chats", url) as served:
             assert say(served, user("u1", "One")) == "1: One"
             assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).text == "ok"
+
+
+WAITING = """
+import asyncio
+
+
+async def agent(turn):
+    yield "word "
+    await asyncio.Event().wait()
+"""
+
+
+def test_workers_share_the_runs_of_a_postgresql_without_redis(tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING, encoding="utf-8")
+    with postgres_server() as url:
+        assert main(["chats", "migrate", "--chats", url]) == 0
+        with serve_process(tmp_path, "waiting.py:agent", "--chats", url, "--workers", "2", "--drain", "0.5") as served:
+            body = {"id": "c1", "messages": [user("u1", "One")]}
+            with httpx2.stream("POST", f"{served.url}/api/chat", json=body, timeout=PATIENCE) as response:
+                pieces = response.iter_bytes()
+                while b"word" not in next(pieces):
+                    pass
+                states = {get(served, "/api/chat/c1")["state"] for _ in range(8)}
+                assert states == {"running"}, "every worker knows of the run"
+                assert httpx2.post(f"{served.url}/api/chat/c1/stop", timeout=PATIENCE).status_code == 204
+                assert b'"type":"abort"' in b"".join(pieces)
+            served.process.terminate()
+            assert served.process.wait(PATIENCE) == 0
+
+
+def test_workers_that_share_a_file_of_chats_need_redis(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "counting.py:agent", "--chats", "chats.db", "--workers", "2", "--port", "0"]) == 2
+    assert "give --redis URL, or store the chats in a PostgreSQL" in capsys.readouterr().err

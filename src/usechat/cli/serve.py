@@ -48,6 +48,7 @@ examples:
   usechat serve app.py:writer app.py:coder
   usechat serve my_app:agent --chats chats.db
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt
+  usechat serve my_app:agent --workers 4 --chats postgresql+asyncpg://localhost/chats
   usechat serve my_app:agent --workers 4 --redis redis://localhost:6379
   usechat serve my_app:agent --redis redis://localhost:6379 --agents external
 """
@@ -99,7 +100,8 @@ def add_arguments(parser: CommandParser) -> None:
         help="the addresses or networks of the proxies whose X-Forwarded-For and X-Forwarded-Proto headers are"
         " believed, separated by commas, or * for all (default: 127.0.0.1; with --uds: *)")  # fmt: skip
     add("--workers", default=1, type=read.count, metavar="N",
-        help="the number of processes; more than one need --redis (default: 1)")  # fmt: skip
+        help="the number of processes; more than one need --redis, or --chats in a PostgreSQL"
+        " (default: 1)")  # fmt: skip
     add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--drain", type=read.seconds, metavar="SECONDS",
@@ -444,6 +446,7 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
         raise CannotServe(f"--workers is 1 for {plan.target}: its app keeps its chats in one process")
     if options.workers > 1 and any(map(_is_alone, served.chats)):
         remedy = "give --redis URL" if served.built_here else "give the app RedisRuns"
+        remedy += ", or store the chats in a PostgreSQL"
         raise CannotServe(
             f"--workers {options.workers} needs a store that they share: a run lives in one worker, and without Redis"
             f" the others can neither resume nor stop it; {remedy}"
@@ -464,9 +467,10 @@ def _validate_metrics(plan: "Plan", served: "Served", options: Namespace) -> Non
 
 def _is_alone(chats: "EndpointsApp") -> bool:
     """Tell whether other workers could not resume or stop the runs of this one."""
+    from usechat.runs.chats import ChatRuns
     from usechat.runs.memory import MemoryRuns
 
-    return chats.is_resumable and isinstance(chats.runs, MemoryRuns)
+    return chats.is_resumable and isinstance(chats.runs, MemoryRuns) and not isinstance(chats.runs, ChatRuns)
 
 
 def _greeting(plan: "Plan", served: "Served", address: _Address) -> Iterator[str]:
