@@ -11,7 +11,8 @@ WAITING := -n $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN) + 1)
 PROXIES := apache2 caddy curl faketime haproxy nginx-light squid varnish
 MUTANTS ?= 200
 SEED ?= 1
-export FUZZ_RELEASES FUZZ_STREAMS MUTANTS SEED
+KILLS ?= 500
+export FUZZ_RELEASES FUZZ_STREAMS KILLS KILLS_AT_ONCE KILLS_STORES MUTANTS SEED
 
 export UV_PYTHON_DOWNLOADS := never
 # Images of containers often switch compiled files off. The tests start hundreds of processes: without the files each one compiles
@@ -36,7 +37,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-all test-core test-unit test-npm test-browser test-pythons test-redis test-deploy test-temporal test-quick test-frameworks test-live-frameworks test-live-llama-index test-live-crewai wheel dist release record-frameworks check conformance fuzz mutants bench docs docs-serve audit format clean
+.PHONY: help install page demo demo-agent-ops test test-all test-core test-unit test-npm test-browser test-pythons test-redis test-deploy test-temporal test-quick test-frameworks test-live-frameworks test-live-llama-index test-live-crewai wheel dist release record-frameworks check conformance fuzz kills mutants bench docs docs-serve audit format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -146,6 +147,9 @@ conformance: ## run only the tests with the real npm clients and a real browser
 
 fuzz: install ## search for failures that the tests do not cover, for FUZZ_SECONDS (60); FUZZ_RELEASES adds releases of `ai`, FUZZ_STREAMS ends it earlier
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
+
+kills: install ## end processes in the middle of answers, KILLS (500) times from SEED (1) on, and check what becomes of the answers
+	$(RUN) python -m scripts.kills
 
 mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must detect 95 % of the changes
 	$(RUN) python -m scripts.mutants
