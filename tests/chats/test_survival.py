@@ -277,6 +277,15 @@ def test_a_stop_is_the_first_that_looks_at_the_answer_of_a_dead_process(start: S
     assert second.ended()[0] == "stopped"
 
 
+def test_a_page_that_reads_on_is_the_first_that_looks_at_the_answer_of_a_dead_process(start: Start) -> None:
+    second = start("loop", settings=CONSENT)
+    assert second.stop() == 404, "it runs already, and looks for answers of the dead now and then only"
+    die(start("loop", waits_at="text 2", settings=CONSENT))
+    answer = httpx2.get(f"{second.url}/api/chat/c1/stream", timeout=60)
+    assert answer.status_code == 200
+    assert second.ended()[0] == "finished"
+
+
 def test_an_answer_in_which_processes_die_without_progress_is_lost(start: Start) -> None:
     die(start("loop", waits_at="text 1", settings=CONSENT))
     for attempt in (2, 3):

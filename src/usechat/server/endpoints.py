@@ -538,9 +538,11 @@ class Endpoints:
 
     async def _latest(self, request: Request, identity: Identity, chat_id: str) -> RunInfo:
         """Return the last run of a chat. Raises ``ChatNotFound`` if there is none, or it is somebody else's."""
-        if self._recovering is not None:
-            await self._recovering.settle(chat_id)
-        info = await self.manager.latest(self._policy.key(request, identity, chat_id))
+        key = self._policy.key(request, identity, chat_id)
+        info = await self.manager.latest(key)
+        if self._recovering is not None and (info is None or info.state is not RunState.RUNNING):
+            await self._recovering.look(chat_id, identity.subject)
+            info = await self.manager.latest(key)
         if info is None or info.subject != identity.subject:
             raise ChatNotFound("No such chat.")
         return info

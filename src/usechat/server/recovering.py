@@ -107,11 +107,15 @@ class Recovering:
         if (underway := self._underway.get(chat_id)) is not None:
             await asyncio.wait([underway])
 
+    async def look(self, chat_id: str, subject: str) -> None:
+        """Take the answer of a chat over if its process has died, and wait until it runs."""
+        with contextlib.suppress(ChatNotFound, ChatsUnreachable):
+            await self._store.look_up(chat_id, owner=subject)
+        await self.settle(chat_id)
+
     async def stop(self, chat_id: str, subject: str) -> bool:
         """End an answer that was taken over and whose run has not begun; return whether there was one."""
-        with contextlib.suppress(ChatNotFound, ChatsUnreachable):
-            await self._store.look_up(chat_id, owner=subject)  # whoever looks first takes the answer over
-        await self.settle(chat_id)
+        await self.look(chat_id, subject)
         waiting = self._waiting.get(chat_id)
         if waiting is None or waiting.subject != subject:
             return False
