@@ -162,6 +162,7 @@ class AgentFrameworkAdapter:
         self._inputs: dict[str, StreamedCall] = {}
         self._open: set[str] = set()
         self._appended: set[str] = set()
+        self._author: str | None = None
         self._is_step_open = False
         self._waits = False
         self._usage: Mapping[str, int] | None = None
@@ -182,6 +183,7 @@ class AgentFrameworkAdapter:
             for content in read["contents"]:
                 yield from self._content(content)
         else:
+            self._note_author(read.get("author_name"))
             for content in read["contents"]:
                 if content["type"] not in ("usage", "function_approval_request"):
                     yield from self._begin()
@@ -201,6 +203,11 @@ class AgentFrameworkAdapter:
             yield from (ToolResult(call_id, _WAITS, preliminary=True) for call_id in sorted(self._open))
         reason = None if self._waits else conversation.finish_reason(self._reason)
         yield conversation.finish(reason, self._usage)
+
+    def _note_author(self, name: str | None) -> None:
+        """Let a step begin with the first words of another agent: those of a workflow speak in turn."""
+        if name is not None and name != self._author:
+            self._author, self._is_step_open = name, False
 
     def _begin(self) -> Iterator[Part]:
         if not self._is_step_open:
