@@ -8,6 +8,9 @@ import pytest
 from agno.agent import Agent as AgnoAgent
 from agno.guardrails import PromptInjectionGuardrail
 from agno.team import Team
+from agno.workflow import Step as AgnoStep
+from agno.workflow import Workflow as AgnoWorkflow
+from agno.workflow.types import HumanReview
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.tools import ToolContext, load_memory
@@ -15,6 +18,7 @@ from google.genai import types
 from pydantic import BaseModel
 from smolagents import CodeAgent, ToolCallingAgent
 from strands import Agent as StrandsAgent
+from strands.multiagent import Swarm
 from strands.session import FileSessionManager
 
 from tests.adapters import agno_agent, google_adk_agent, smolagents_agent, strands_agent
@@ -78,6 +82,22 @@ def test_a_strands_agent_answers_two_chats_at_once() -> None:
         with AgentClient(agent) as first, AgentClient(agent) as second, ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda client: client.ask("Hi").text, [first, second]))
     assert answers == ["ab", "ab"]
+
+
+def test_a_swarm_of_strands_answers_two_chats_at_once() -> None:
+    with ScriptedModel([ModelAnswer(text=["a", "b"], pause=0.5)] * 2) as model:
+        swarm = Swarm([strands_object(model)])
+        with AgentClient(swarm) as first, AgentClient(swarm) as second, ThreadPoolExecutor() as pool:
+            answers = list(pool.map(lambda client: client.ask("Hi").text, [first, second]))
+        assert [node.executor.messages for node in swarm.nodes.values()] == [[]]
+    assert answers == ["ab", "ab"]
+
+
+def test_a_workflow_of_agno_that_waits_for_a_person_fails_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    step = AgnoStep(name="pay", executor=lambda _input: "paid", human_review=HumanReview(requires_confirmation=True))
+    with AgentClient(AgnoWorkflow(name="payments", steps=[step], telemetry=False)) as client:
+        assert str(client.ask("Pay").error).startswith("An error occurred.")
+    assert "the step pay of the Agno workflow waits for a person" in caplog.text
 
 
 def test_a_function_may_make_the_agent_of_strands_once_or_for_each_turn() -> None:
