@@ -72,6 +72,12 @@ def _build(part: type[Part], /, **fields: st.SearchStrategy[Any]) -> st.SearchSt
     return st.builds(part, lane=lanes, **fields)
 
 
+apps = st.none() | st.builds(
+    parts.McpApp,
+    st.sampled_from(["ui://map", "ui://list"]),
+    st.none() | texts,
+    st.sampled_from([None, (), ("app",), ("model", "app")]),
+)
 _call_options: dict[str, st.SearchStrategy[Any]] = {
     "dynamic": dynamic,
     "provider_executed": flags,
@@ -98,7 +104,7 @@ tool_parts = st.one_of(
         **_call_options,
     ),
     _build(parts.ToolInputDelta, tool_call_id=call_ids, text=st.sampled_from(['{"a":', "1", "}", "[", '"x', "tru"])),
-    _build(parts.ToolCall, tool_call_id=call_ids, tool_name=tool_names, input=values, **_call_options),
+    _build(parts.ToolCall, tool_call_id=call_ids, tool_name=tool_names, input=values, app=apps, **_call_options),
     _build(
         parts.ToolInputError,
         tool_call_id=call_ids,
@@ -107,7 +113,14 @@ tool_parts = st.one_of(
         input=values,
         **_call_options,
     ),
-    _build(parts.ToolResult, tool_call_id=call_ids, output=values, preliminary=st.booleans(), **_output_options),
+    _build(
+        parts.ToolResult,
+        tool_call_id=call_ids,
+        output=values,
+        preliminary=st.booleans(),
+        app=apps,
+        **_output_options,
+    ),
     _build(parts.ToolError, tool_call_id=call_ids, error_text=texts, **_output_options),
     _build(
         parts.ToolDenied,

@@ -26,6 +26,7 @@ PROTOCOL = [
     "releases",
     "states",
     "ui_messages",
+    "mcp_apps",
     "content",
     "tool_calls",
     "stream",

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, assert_never, get_args
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import fields
 
 from usechat.errors import LocalProtocolError
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
+from usechat.protocol.mcp_apps import URI_SCHEME
 from usechat.protocol.releases import Releases
 from usechat.protocol.values import json_object, json_value
 
@@ -65,8 +67,24 @@ def check_part(part: object) -> None:
             raise LocalProtocolError(
                 f"{type(part).__name__}.{name} must be {expected}, not {type(value).__name__}", chunk_id=name
             )
+    if isinstance(part, parts.ToolCall | parts.ToolResult) and part.app is not None:
+        _check_app(part, part.app)
     if isinstance(part, parts.ToolInputStart) and part.input_encoding not in (None, "json", "text"):
         raise LocalProtocolError("ToolInputStart.input_encoding must be 'json' or 'text'", chunk_id="input_encoding")
+
+
+def _check_app(part: parts.ToolCall | parts.ToolResult, app: object) -> None:
+    what = f"{type(part).__name__}.app"
+    if not isinstance(app, parts.McpApp):
+        raise LocalProtocolError(f"{what} must be a McpApp, not {type(app).__name__}", chunk_id="app")
+    try:
+        msgspec.convert(msgspec.to_builtins(app), parts.McpApp)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise LocalProtocolError(f"{what} is no valid McpApp: {error}", chunk_id="app") from None
+    if not app.resource_uri.startswith(URI_SCHEME):
+        raise LocalProtocolError(
+            f"{what} must name a resource that begins with {URI_SCHEME}, not {app.resource_uri!r}", chunk_id="app"
+        )
 
 
 def content_chunk(part: ContentPart, releases: Releases) -> tuple[Chunk, str | None]:

@@ -36,6 +36,7 @@ __all__ = [
     "Error",
     "File",
     "Finish",
+    "McpApp",
     "Metadata",
     "Part",
     "ProviderMetadata",
@@ -59,6 +60,23 @@ __all__ = [
 ]
 
 ProviderMetadata: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+
+class McpApp(msgspec.Struct, frozen=True):
+    """The user interface that a tool of an MCP server brings: the resource that a page shows beside the call.
+
+    >>> from usechat import MessageStream
+    >>> call = ToolCall("c1", "forecast", {}, app=McpApp("ui://weather/map", server="weather"))
+    >>> MessageStream(message_id="m1", sdk="7").send(call)[-1].tool_metadata["app"]["resourceUri"]
+    'ui://weather/map'
+
+    ``resource_uri`` begins with ``ui://``. ``server`` is the name under which the application knows the MCP server, and
+    ``visibility`` says who may call the tool: ``"model"``, ``"app"``, or without it both.
+    """
+
+    resource_uri: str
+    server: str | None = None
+    visibility: tuple[str, ...] | None = None
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +209,8 @@ class ToolCall(_Part, frozen=True):
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
     runs: such a call does not wait for the client, and fails without a result. ``tool_metadata`` and ``title`` are for
     the page. ``provider_metadata`` is kept with the part, by provider. ``retracts_output`` takes a preliminary result
-    back, because the call waits for the client after all. ``lane`` names the speaker; :mod:`usechat.parts` explains it.
+    back, because the call waits for the client after all. ``app`` is the user interface that the tool brings.
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -203,6 +222,7 @@ class ToolCall(_Part, frozen=True):
     tool_metadata: Mapping[str, Any] | None = None
     title: str | None = None
     retracts_output: bool = False
+    app: McpApp | None = None
 
 
 class ToolInputError(_Part, frozen=True):
@@ -242,8 +262,8 @@ class ToolResult(_Part, frozen=True):
     A ``preliminary`` result is replaced by the next one. The last one becomes final if no other comes.
 
     ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``provider_executed`` says that the
-    model's provider ran the tool; ``tool_metadata`` is for the page. ``lane`` names the speaker;
-    :mod:`usechat.parts` explains it.
+    model's provider ran the tool; ``tool_metadata`` is for the page. ``app`` is the user interface that the tool
+    brings, if the call did not say so. ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     ``provider_metadata`` is kept with the part, by provider.
     """
 
@@ -255,6 +275,7 @@ class ToolResult(_Part, frozen=True):
     provider_executed: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: Mapping[str, Any] | None = None
+    app: McpApp | None = None
 
 
 class ToolError(_Part, frozen=True):

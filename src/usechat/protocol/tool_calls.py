@@ -52,10 +52,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from usechat.errors import InvalidJSON
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.content import metadata, omit_false, omit_none, provider_metadata
+from usechat.protocol.mcp_apps import app_metadata, named_app, with_app
 from usechat.protocol.releases import Releases, reads
 from usechat.protocol.states import SETTLED, TOOL_TRANSITIONS, ToolState, tool_state_after
 from usechat.protocol.ui_messages import (
@@ -116,6 +119,7 @@ class Call:
         "shown_answer",
         "shown_by_provider",
         "state",
+        "tool_metadata",
         "was_requested",
         "wire_id",
     )
@@ -138,6 +142,7 @@ class Call:
         self.by_provider = False  # the provider runs it
         self.shown_by_provider = False  # the part on the page says so
         self.provider_metadata: dict[str, dict[str, Any]] | None = None  # of the call
+        self.tool_metadata: dict[str, Any] | None = None
         self.request: parts.ApprovalRequest | None = None  # the one that the page shows
         self.refused = False  # its input is not valid, so it never ran
         self.is_question = False  # a call of the client-side tool that asks for the approval of another call
@@ -188,7 +193,8 @@ class Call:
             if by_provider is not None:
                 self.by_provider = self.shown_by_provider = by_provider
         if self.settled:
-            self.input, self.input_text, self.provider_metadata, self.request = None, [], None, None
+            self.input, self.input_text, self.request = None, [], None
+            self.provider_metadata = self.tool_metadata = None
         return list(new_chunks)
 
     def written_input(self) -> Any:
@@ -213,6 +219,7 @@ def call_of(part: Mapping[str, Any]) -> Call:
         call.input_text = [text] if isinstance(text, str) else []
     call.by_provider, call.shown_by_provider = is_provider_executed(part), part.get("providerExecuted") is True
     call.provider_metadata = metadata(part.get("callProviderMetadata"))
+    call.tool_metadata = metadata(part.get("toolMetadata"))
     call.refused = call.state is ToolState.OUTPUT_ERROR and "input" not in part
     approval = part.get("approval")
     if call.state not in (ToolState.INPUT_STREAMING, ToolState.INPUT_AVAILABLE) and isinstance(approval, Mapping):
@@ -264,6 +271,10 @@ def _state_of(part: Mapping[str, Any]) -> ToolState:
                 return ToolState.APPROVAL_REQUESTED
         return ToolState.INPUT_AVAILABLE
     return state
+
+
+def _app_of(call: Call) -> dict[str, Any] | None:
+    return named_app(call.provider_metadata, call.tool_metadata)
 
 
 def _executor(call: Call, by_provider: bool | None = None) -> bool | None:
@@ -487,11 +498,14 @@ class ToolCalls:
             return self._announce_again(call, by_provider=part.provider_executed)
         if part.retracts_output and not call.approval_shown:  # `input-available` with an approval does not validate
             call.interim = []
+        call_metadata, tool_metadata = provider_metadata(part.provider_metadata), metadata(part.tool_metadata)
+        app = app_metadata(part.app) if part.app else named_app(call_metadata, tool_metadata)
         if call.interim or call.state not in _TAKES_INPUT:
-            return []
+            return self._announce_app(call, app)
         self._streaming.pop(call.wire_id, None)
         call.input = json_value(part.input)
-        call.provider_metadata = provider_metadata(part.provider_metadata)
+        call.provider_metadata, call.tool_metadata = call_metadata, tool_metadata
+        self._name_app(call, app)
         return call.advance(
             chunks.ToolInputAvailableChunk(
                 call.wire_id,
@@ -499,11 +513,27 @@ class ToolCalls:
                 call.input,
                 part.provider_executed,
                 call.provider_metadata,
-                metadata(part.tool_metadata),
+                call.tool_metadata,
                 omit_false(call.dynamic),
                 part.title,
             )
         )
+
+    def _name_app(self, call: Call, app: Mapping[str, Any] | None) -> None:
+        """Add an app to the metadata of its call: for each release where it knows it."""
+        if app is not None:
+            call.provider_metadata = with_app(call.provider_metadata, app)
+            if self._releases.knows("tool-input-available", "toolMetadata"):
+                call.tool_metadata = {**(call.tool_metadata or {}), "app": dict(app)}
+
+    def _announce_app(self, call: Call, app: Mapping[str, Any] | None) -> list[Chunk]:
+        """Announce a call again whose app was not known before: pages keep what they know, and add the metadata."""
+        is_announced = call.state is ToolState.INPUT_AVAILABLE and not call.approval_shown
+        if app is None or not is_announced or not self.is_in_step(call.wire_id) or app == _app_of(call):
+            return []
+        self._name_app(call, app)
+        new_chunks = self._announce_again(call)
+        return [msgspec.structs.replace(chunk, tool_metadata=call.tool_metadata) for chunk in new_chunks]
 
     def input_error(self, part: parts.ToolInputError) -> list[Chunk]:
         """Refuse the call; where ``tool-input-error`` is unknown, send a call and its failure."""
@@ -533,7 +563,10 @@ class ToolCalls:
     def result(self, part: parts.ToolResult) -> list[Chunk]:
         """Send an output. Preliminary ones that the client does not know are kept until the call is settled."""
         new_chunks = self._announce(part)
-        return new_chunks + self._output(self._calls[part.tool_call_id], part)
+        call = self._calls[part.tool_call_id]
+        if part.app is not None:
+            new_chunks += self._announce_app(call, app_metadata(part.app))
+        return new_chunks + self._output(call, part)
 
     def _output(self, call: Call, part: parts.ToolResult) -> list[Chunk]:
         output = json_value(part.output)
@@ -553,11 +586,19 @@ class ToolCalls:
             output,
             _executor(call, part.provider_executed),
             provider_metadata(part.provider_metadata),
-            metadata(part.tool_metadata),
+            self._result_metadata(call, part),
             omit_false(part.preliminary),
             omit_false(call.dynamic),
         )
         return self._end_with(call, lambda: call.advance(chunk))
+
+    def _result_metadata(self, call: Call, part: parts.ToolResult) -> dict[str, Any] | None:
+        """Return the tool metadata of a result; it names an app that the call could not name."""
+        tool_metadata = metadata(part.tool_metadata)
+        app = None if part.app is None else app_metadata(part.app)
+        if app is None or app == _app_of(call) or not self._releases.knows("tool-output-available", "toolMetadata"):
+            return tool_metadata
+        return {**(call.tool_metadata or {}), **(tool_metadata or {}), "app": app}
 
     def _end_with(self, call: Call, outcome: Callable[[], list[Chunk]]) -> list[Chunk]:
         """Send an outcome, unless the call has one that it would contradict. A denied call is sent as denied."""
