@@ -20,6 +20,7 @@ approval, a second call of the tool asks. The part ``data-interrupt`` has the va
 """
 
 import inspect
+import logging
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -37,6 +38,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_
 from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
+from usechat.protocol.mcp_apps import declared_app, is_visible_to
 from usechat.protocol.model_messages import (
     AssistantModelMessage,
     FilePart,
@@ -50,6 +52,7 @@ from usechat.protocol.parts import (
     Data,
     Error,
     File,
+    McpApp,
     Part,
     Reasoning,
     Step,
@@ -96,6 +99,7 @@ STREAM: Final[Mapping[str, Any]] = {
 }
 """How ``astream`` is called for this adapter: ``graph.astream(input, config, **STREAM)``."""
 
+_logger: Final = logging.getLogger("usechat.adapters")
 _IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
 _OURS: Final = {"usechat": True}
 """Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add others."""
@@ -153,6 +157,7 @@ class LangGraphSource(FrameworkSource[Event]):
         self._graph = graph
         self._config = config
         self._input = input
+        self._apps = _apps_of(graph)
         self.info = AgentInfo("langgraph", graph.name)
         if isinstance(graph.checkpointer, InMemorySaver):
             self.process_memory = (
@@ -171,6 +176,7 @@ class LangGraphSource(FrameworkSource[Event]):
             known_calls=conversation.calls_of(turn),
             settled_calls=conversation.settled_calls_of(turn),
             denied=conversation.denials(turn),
+            apps=self._apps,
         )
 
     def says(self, event: Event) -> bool:
@@ -343,7 +349,8 @@ class LangGraphAdapter:
     """Turns the events of one run, as ``STREAM`` asks for them, into parts.
 
     ``known_calls`` are the calls that the page has already, when a run is resumed; ``settled_calls`` are those of them
-    that have an outcome there; ``denied`` are those that a person has denied, with the reasons.
+    that have an outcome there; ``denied`` are those that a person has denied, with the reasons. ``apps`` are the user
+    interfaces of tools, by name.
 
     >>> from langchain_core.messages import AIMessageChunk
     >>> chunk = AIMessageChunk("Hello", chunk_position="last")
@@ -358,8 +365,10 @@ class LangGraphAdapter:
         known_calls: Collection[str] = (),
         settled_calls: Collection[str] = (),
         denied: Mapping[str, str | None] = {},
+        apps: Mapping[str, McpApp] = {},
     ) -> None:
         self._known_calls = set(known_calls)
+        self._apps = apps
         self._settled_before = settled_calls
         self._denied = denied
         self._open: dict[str, _Message] = {}
@@ -556,7 +565,7 @@ class LangGraphAdapter:
                 self._settled.add(call.id)
                 yield ToolInputError(call.id, call.name, conversation.INVALID_INPUT, call.input, lane=lane)
             else:
-                yield ToolCall(call.id, call.name, call.input, lane=lane)
+                yield ToolCall(call.id, call.name, call.input, app=self._apps.get(call.name), lane=lane)
 
     def _whole(self, message: AIMessage, lane: str, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
         """Yield the parts of a message that no model streamed."""
@@ -578,7 +587,7 @@ class LangGraphAdapter:
         self._known_calls.add(call.id)
         self._calls[call.id] = call
         self._step_calls.append(call)
-        yield ToolCall(call.id, call.name, call.input, lane=lane)
+        yield ToolCall(call.id, call.name, call.input, app=self._apps.get(call.name), lane=lane)
 
     def _result(self, message: ToolMessage) -> Iterator[Part]:
         call_id = message.tool_call_id
@@ -974,6 +983,23 @@ def _are_blocks(value: Any) -> TypeGuard[list[str | dict[Any, Any]]]:
         and isinstance(value, list)
         and all(isinstance(each, dict) and each.get("type") in kinds for each in value)
     )
+
+
+def _apps_of(graph: Any) -> dict[str, McpApp]:
+    """Return the apps of a graph's tools by their names, as ``langchain-mcp-adapters`` notes them with a tool."""
+    apps = {}
+    for node in graph.nodes.values():
+        for name, tool in getattr(node.bound, "tools_by_name", {}).items():
+            meta = (getattr(tool, "metadata", None) or {}).get("_meta")
+            if (app := declared_app(meta)) is not None:
+                apps[name] = app
+            if not is_visible_to(meta, "model"):
+                _logger.warning(
+                    "the tool %s is for MCP apps alone, but the model of the graph %r has it; leave it out",
+                    name,
+                    graph.name,
+                )
+    return apps
 
 
 def tools_of(graph: Any) -> Iterator[tuple[str, Any, Any]]:

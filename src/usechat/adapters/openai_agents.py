@@ -10,7 +10,8 @@ waits for an approval. The SDK always gives events of the Responses API, also fo
 itself, only the new message.
 
 **MCP.** Servers of ``mcp_servers`` that nobody has connected are connected when the server starts, and closed with it.
-Those of an agent that is made for one turn, and those of ``chat_response``, are connected for the turn.
+Those of an agent that is made for one turn, and those of ``chat_response``, are connected for the turn. The servers are
+asked which of their tools bring a user interface (MCP Apps); tools for apps alone are kept from the model.
 
 **Pauses.** Tools with ``needs_approval`` end the run. What it needs to continue (``RunState``) holds the whole history,
 so it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
@@ -25,7 +26,9 @@ separate lane, which begins with ``data-agent`` and its name. The next message g
 """
 
 import asyncio
+import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -36,12 +39,15 @@ from usechat.adapters import conversation, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options
 from usechat.adapters.openai import ResponseItems, to_responses
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
+from usechat.protocol.mcp_apps import declared_app, is_visible_to
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
     ApprovalRequest,
     Data,
     Error,
+    McpApp,
     Part,
+    ToolCall,
     ToolDenied,
     ToolError,
     ToolResult,
@@ -185,6 +191,9 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
             self.continues = options.get("session") is None
         self.adapter = OpenAIAgentsAdapter
         self.info = AgentInfo("openai-agents", agent.name)
+        for each in _agents_of(agent):
+            for server in each.mcp_servers:
+                _note_apps(server)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the chat, or resume the run that waits for the turn's approvals."""
@@ -203,6 +212,8 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
             if event is result and result.interruptions:
                 await states.keep_state(handle, json.dumps(result.to_state().to_json()).encode())
             yield event
+            if (call := _call_with_app(event)) is not None:
+                yield call
             await hooks.event_stored(event)
 
     def adapter_of(self, turn: Turn) -> Adapter[Any]:
@@ -223,6 +234,47 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
             else:
                 resumed.reject(item, rejection_message=None if answer is None else answer.reason)
         return resumed
+
+
+_apps: Final["WeakKeyDictionary[Any, dict[str, McpApp]]"] = WeakKeyDictionary()
+"""What MCP servers have told of the apps of their tools."""
+_DERIVED_NAME: Final = re.compile(r"(stdio|sse|streamable[-_]http): |.*://")
+"""The names of servers that nobody has named; they tell addresses and programs."""
+
+
+def _note_apps(server: Any) -> None:
+    """Let a server note the apps of its tools whenever the SDK lists them, and keep tools for apps from the model."""
+    if server in _apps:
+        return
+    apps = _apps[server] = {}
+    list_tools = server.list_tools
+
+    async def list_tools_of_model(*arguments: Any, **options: Any) -> list[Any]:
+        tools = await list_tools(*arguments, **options)
+        declared = {tool.name: declared_app(tool.meta, _server_id(server.name)) for tool in tools}
+        apps.clear()
+        apps.update({name: app for name, app in declared.items() if app is not None})
+        return [tool for tool in tools if is_visible_to(tool.meta, "model")]
+
+    server.list_tools = list_tools_of_model
+
+
+def _server_id(name: str) -> str:
+    """Return the name of a server as pages may know it."""
+    return name if _DERIVED_NAME.match(name) is None else hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
+def _call_with_app(event: Any) -> ToolCall | None:
+    """Return a call of a tool that brings a user interface again, with its app: the model's events do not tell it."""
+    origin = getattr(getattr(event, "item", None), "tool_origin", None)
+    if getattr(event, "name", "") != "tool_called" or origin is None or origin.mcp_server_name is None:
+        return None
+    call, servers = event.item.raw_item, event.item.agent.mcp_servers
+    for server in [server for server in servers if server.name == origin.mcp_server_name] or servers:
+        for name, app in _apps.get(server, {}).items():
+            if call.name == name or call.name.endswith(f"__{name}"):  # the SDK may put the server in front
+                return ToolCall(call.call_id, call.name, app=app)
+    return None
 
 
 class _StoredFirst(RunHooks[Any]):
@@ -313,6 +365,8 @@ class OpenAIAgentsAdapter:
             self._agent = name
         elif isinstance(event, RunResultStreaming):
             yield from self._result(event)
+        elif isinstance(event, ToolCall):
+            yield event  # the source names the app of a call
         else:
             raise UnknownEvent(str(getattr(event, "type", type(event).__name__)))
 

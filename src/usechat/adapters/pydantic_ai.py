@@ -16,7 +16,7 @@ and with the approval as a deferred result. ``DeferredToolRequests`` is added to
 **Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
 
 **MCP.** With ``elicitation_handler``, what an MCP server asks the user is a question of the page, see
-:mod:`usechat.adapters.elicitation`.
+:mod:`usechat.adapters.elicitation`. A tool of ``MCPToolset`` that brings a user interface is an MCP App.
 
 **Other agents.** An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a separate lane, which
 begins with ``data-agent`` and its name.
@@ -43,6 +43,7 @@ from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.elicitation import answer_to
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, required_fields, without_results
 from usechat.errors import CannotAnswer, MissingDependency, UnknownEvent
+from usechat.protocol.mcp_apps import declared_app
 from usechat.protocol.model_messages import FilePart as FileModelPart
 from usechat.protocol.model_messages import ModelMessage as ChatModelMessage
 from usechat.protocol.model_messages import ToolResultPart
@@ -52,6 +53,7 @@ from usechat.protocol.parts import (
     Data,
     Error,
     File,
+    McpApp,
     Part,
     Reasoning,
     Step,
@@ -475,10 +477,19 @@ def _signature(part: ThinkingPart) -> Mapping[str, Mapping[str, Any]] | None:
 
 def _result(part: ToolReturnPart) -> Part:
     if part.outcome == "success":
-        return ToolResult(part.tool_call_id, to_jsonable_python(part.content, serialize_unknown=True))
+        output = to_jsonable_python(part.content, serialize_unknown=True)
+        return ToolResult(part.tool_call_id, output, app=_app_of(part.metadata))
     if part.outcome == "denied":
         return ToolDenied(part.tool_call_id, part.content if isinstance(part.content, str) else None)
     return ToolError(part.tool_call_id, conversation.TOOL_FAILED)  # the content may be the text of an exception
+
+
+def _app_of(metadata: Any) -> McpApp | None:
+    """Return the app that ``MCPToolset`` has noted beside the result of a tool."""
+    match metadata:
+        case {"mcp_app": {"resource_uri": str(uri), "toolset_id": str() | None as server}}:
+            return declared_app({"ui": {"resourceUri": uri}}, server)
+    return None
 
 
 def ending_of(result: Any) -> Iterator[Part]:
