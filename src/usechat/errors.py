@@ -34,6 +34,7 @@ UsechatError
 │   ├── Unprocessable             422: contradicts what the server knows
 │   ├── TooManyRequests           429: too many answers over one socket, or a quota
 │   ├── ClientLeft                499: the client left while its request waited
+│   ├── AppRequestFailed          502: the MCP server of an app failed
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
 │   ├── AgentUnreachable          503: what runs the agent does not answer
@@ -69,6 +70,7 @@ __all__ = [
     "AgentUnreachable",
     "AmbiguousLength",
     "AnswerTimedOut",
+    "AppRequestFailed",
     "CannotAnswer",
     "CannotCheckTokens",
     "CannotJudge",
@@ -460,6 +462,12 @@ class TooManyWaiting(RequestError):
     def __init__(self, *, retry_after: float) -> None:
         super().__init__("Too many messages are waiting for an answer. Please try again in a moment.")
         self.retry_after = retry_after
+
+
+class AppRequestFailed(RequestError):
+    """502: the MCP server of an app failed, answered too late or too much, or cannot be reached. The log says why."""
+
+    status = 502
 
 
 class ChatsUnreachable(RequestError):

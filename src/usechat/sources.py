@@ -28,7 +28,7 @@ import functools
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
@@ -51,7 +51,7 @@ from usechat.protocol.parts import (
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
 from usechat.threads import contained, is_async
-from usechat.turn import AgentInfo, Turn, TurnContext, current_context, thread_id
+from usechat.turn import AgentInfo, Identity, Turn, TurnContext, current_context, thread_id
 
 __all__ = [
     "Adapter",
@@ -62,6 +62,8 @@ __all__ = [
     "FrameworkObject",
     "FunctionSource",
     "HandsOver",
+    "HasMcpServers",
+    "OpenSession",
     "Reachable",
     "Said",
     "Servable",
@@ -128,6 +130,8 @@ AgentT = TypeVar("AgentT")
 Event = TypeVar("Event")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 Said: TypeAlias = str | Part
+OpenSession: TypeAlias = Callable[[Identity], contextlib.AbstractAsyncContextManager[Any]]
+"""Opens a session with an MCP server for a person: a ``ClientSession`` or a ``Client`` of ``mcp``."""
 Agent: TypeAlias = Callable[[Turn], AsyncIterable[Said] | Iterator[Said] | Awaitable[Any] | Said | None]
 """A function that answers a turn: with texts and parts, one or many, now or later; or with an agent that answers."""
 
@@ -228,6 +232,15 @@ class Reachable(Protocol):
 
     async def require_reachable(self) -> None:
         """Raise :class:`~usechat.errors.AgentUnreachable` if the agent cannot be reached."""
+        ...
+
+
+@runtime_checkable
+class HasMcpServers(Protocol):
+    """A source whose agent has MCP servers, so that the apps which their tools bring can ask them."""
+
+    def mcp_servers(self) -> Mapping[str, OpenSession]:
+        """Return how to open a session with each server, by the name that the calls of its tools have."""
         ...
 
 

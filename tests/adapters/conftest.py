@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 _NEEDS = {
-    "mcp": ["test_elicitation.py", "test_mcp_apps.py"],
+    "mcp": ["test_elicitation.py", "test_mcp_app_requests.py", "test_mcp_apps.py"],
     "agents": [
         "test_openai_agents.py",
         "test_openai_agents_pauses.py",

@@ -52,9 +52,9 @@ from usechat.protocol.parts import (
     ToolError,
     ToolResult,
 )
-from usechat.sources import Adapter, FactorySource, Source, parts_of
+from usechat.sources import Adapter, FactorySource, OpenSession, Source, parts_of
 from usechat.threads import contained
-from usechat.turn import AgentInfo, Turn, current_context
+from usechat.turn import AgentInfo, Identity, Turn, current_context
 
 try:
     from agents import Agent, AgentToolStreamEvent, RunHooks, Runner, RunResultStreaming, RunState
@@ -146,6 +146,13 @@ class _ServerConnection:
             opened.set_exception(error)
 
 
+@asynccontextmanager
+async def _session(server: Any, _identity: Identity) -> AsyncIterator[Any]:
+    """Keep an MCP server connected, and return its session."""
+    async with _connections.setdefault(server, _ServerConnection()).used(server):
+        yield server.session
+
+
 _connections: Final["WeakKeyDictionary[Any, _ServerConnection]"] = WeakKeyDictionary()
 
 
@@ -215,6 +222,11 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
             if (call := _call_with_app(event)) is not None:
                 yield call
             await hooks.event_stored(event)
+
+    def mcp_servers(self) -> Mapping[str, OpenSession]:
+        """Return the MCP servers of the agent, and of those that it hands over to, by the ids that pages know."""
+        servers = [server for each in _agents_of(self._agent) for server in each.mcp_servers]
+        return {_server_id(server.name): partial(_session, server) for server in servers if hasattr(server, "session")}
 
     def adapter_of(self, turn: Turn) -> Adapter[Any]:
         """Return the adapter of one turn, which knows the agent that others take over from."""

@@ -25,6 +25,7 @@ begins with ``data-agent`` and its name.
 import base64
 import copy
 import logging
+import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -35,6 +36,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from types import NoneType
 from typing import Any, Final, get_args
@@ -67,8 +70,8 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.protocol.values import json_text
-from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
+from usechat.sources import OpenSession, parts_of
+from usechat.turn import AgentInfo, Identity, Turn
 
 try:
     from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
@@ -198,6 +201,28 @@ class PydanticAISource(FrameworkSource[Any]):
         async with _deferring(self._agent).run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
+
+    def mcp_servers(self) -> Mapping[str, OpenSession]:
+        """Return the agent's MCP servers by their ids; a page knows only an id that the application has chosen."""
+        toolsets = enumerate(_mcp_toolsets(self._agent))
+        return {toolset.id or f"toolset {number}": partial(_session, toolset) for number, toolset in toolsets}
+
+
+def _mcp_toolsets(agent: Any) -> list[Any]:
+    """Return the toolsets of an agent that are MCP servers, without those that are made for a run."""
+    if (mcp := sys.modules.get("pydantic_ai.mcp")) is None:
+        return []  # nobody has made one
+    toolsets: list[Any] = []
+    for toolset in agent.toolsets:
+        toolset.apply(toolsets.append)
+    return [toolset for toolset in toolsets if isinstance(toolset, mcp.MCPToolset)]
+
+
+@asynccontextmanager
+async def _session(toolset: Any, _identity: Identity) -> AsyncIterator[Any]:
+    """Connect an MCP server, if no run does, and return its session."""
+    async with toolset:
+        yield toolset.client.session
 
 
 def _refuse_engine(agent: Any) -> None:

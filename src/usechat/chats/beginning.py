@@ -23,6 +23,7 @@ from usechat.chats.titles import first_words
 from usechat.chats.transaction import ChatRow, Claim, Journal, Transaction, existing_chat, owned_chat, paced
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.ids import new_id
+from usechat.protocol.mcp_apps import without_apps
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage, is_settled, tool_parts_of
 from usechat.protocol.validation import validate_messages
@@ -302,7 +303,7 @@ class Beginning:
             messages = messages[:-1]
         async for message in paced(messages):
             try:
-                node = await self._store_message(message, self._tree.leaf)
+                node = await self._store_message(without_apps(message), self._tree.leaf)
             except InvalidRequest:  # the page's copy is not to be trusted: what no client would accept is left out
                 continue
             self._tree.leaf = node.key

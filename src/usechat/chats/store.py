@@ -584,6 +584,13 @@ class ChatStore(abc.ABC):
             ],
         )
 
+    async def answers(self, chat_id: str, *, owner: str | None) -> list[tuple[str, UIMessage]]:
+        """Return all answers of a chat with the names of their agents, and of a running one what is stored."""
+        async with self._view(chat_id, owner) as view:
+            nodes = [node for node in view.tree.nodes.values() if node.role == "assistant"]
+            messages = await view.messages([node.key for node in nodes])
+        return [(node.agent, messages[node.key]) for node in nodes if node.key in messages]
+
     async def look_up(self, chat_id: str, *, owner: str | None) -> ListedChat:
         """Return a chat without its messages."""
         async with self.transaction(chat_id, writes=False) as transaction:

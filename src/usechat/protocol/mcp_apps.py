@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from usechat.protocol.parts import McpApp
-from usechat.protocol.ui_messages import tool_parts_of
+from usechat.protocol.ui_messages import UIMessage, is_tool, tool_parts_of
 
 __all__ = [
     "MIME_TYPE",
@@ -20,6 +20,7 @@ __all__ = [
     "is_visible_to",
     "named_app",
     "with_app",
+    "without_apps",
 ]
 
 MIME_TYPE: Final = "text/html;profile=mcp-app"
@@ -84,6 +85,21 @@ def with_app(call_metadata: Mapping[str, Any] | None, app: Mapping[str, Any]) ->
     call_metadata = call_metadata or {}
     own = call_metadata.get("mcp")
     return {**call_metadata, "mcp": {**(own if isinstance(own, Mapping) else {}), "app": dict(app)}}
+
+
+def without_apps(message: UIMessage) -> UIMessage:
+    """Return a message that a page brings without the apps that it names: only an agent's answer may name one."""
+    if next(apps_in([message]), None) is None:
+        return message
+    return {**message, "parts": [_without_app(part) if is_tool(part) else part for part in message["parts"]]}
+
+
+def _without_app(part: Any) -> Any:
+    kept = dict(part)
+    for key in ("callProviderMetadata", "toolMetadata"):
+        if isinstance(part.get(key), Mapping):
+            kept[key] = {name: value for name, value in part[key].items() if name not in ("mcp", "app")}
+    return kept
 
 
 def apps_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

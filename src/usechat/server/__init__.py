@@ -21,7 +21,7 @@ from usechat.server.cors import with_cors
 from usechat.server.endpoints import chat_response
 from usechat.server.hooks import Feedback
 from usechat.server.observers.logs import JsonFormatter
-from usechat.server.observers.observer import Observer, Observers
+from usechat.server.observers.observer import AppRequest, Observer, Observers
 from usechat.server.observers.workers import counted_together
 from usechat.server.openapi import openapi
 from usechat.server.requests import Action, Authorize, allow_all
@@ -41,6 +41,7 @@ __all__ = [
     "Action",
     "AgentWorker",
     "ApiTokens",
+    "AppRequest",
     "Authorize",
     "ChatApp",
     "Feedback",

@@ -39,7 +39,7 @@ from usechat.server.requests import (
 )
 from usechat.server.response import collect_streams
 from usechat.server.websocket import ChatSockets
-from usechat.sources import Servable
+from usechat.sources import OpenSession, Servable
 
 __all__ = ["ChatApp", "EndpointsApp", "observing", "run_routes"]
 
@@ -231,6 +231,9 @@ class ChatApp(EndpointsApp):
         on_feedback: is given each :class:`~usechat.server.Feedback` on a message, once it is stored; needs ``chats``.
         load: returns the messages of a chat that the application has stored; not together with ``chats``.
         share: let owners share a stored chat by a link that anyone can read, until they revoke it.
+        mcp_servers: the MCP servers that the apps of tools may ask, by name: functions of the identity that return an
+            async context manager around a session or a client of ``mcp``. Those of Pydantic AI and OpenAI agents are
+            known without it; see ``docs/tools.md``. Needs ``chats``.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.
         drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
@@ -263,13 +266,14 @@ class ChatApp(EndpointsApp):
         on_feedback: FeedbackFunction | None = None,
         load: LoadFunction | None = None,
         share: bool = False,
+        mcp_servers: Mapping[str, OpenSession] = {},
         path: str = "/api/chat",
         also: Sequence[str] = (),
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        _check_chats(chats, path, load, titles or history or on_feedback or share)
+        _check_chats(chats, path, load, titles or history or on_feedback or share or mcp_servers)
         queue = agent if isinstance(agent, TurnQueue) else None
         if queue is not None:
             _check_agents_elsewhere(chats, titles)
@@ -293,7 +297,9 @@ class ChatApp(EndpointsApp):
         beside = path.rpartition("/")[0]
         stored = None
         if chats is not None:
-            stored = ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all, shares=share)
+            stored = ChatRoutes(
+                endpoints, chats, path, lists=authorize is not allow_all, shares=share, mcp_servers=mcp_servers
+            )
         routes = [
             *(
                 route
@@ -312,7 +318,9 @@ class ChatApp(EndpointsApp):
 
 def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: object) -> None:
     if chats is None and needs_chats:
-        raise InvalidSetting("titles, history, on_feedback and share are for chats that are stored; give chats, too")
+        raise InvalidSetting(
+            "titles, history, on_feedback, share and mcp_servers are for chats that are stored; give chats, too"
+        )
     if chats is not None and load is not None:
         raise InvalidSetting("chats and load both provide the history; give only one of them")
     if chats is not None and "{" in path:

@@ -26,10 +26,12 @@ from usechat.errors import ChatNotFound, InvalidRequest, StoreUnreachable
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import READABLE_DEPTH, has_finite_numbers, is_deeper, read_json
 from usechat.runs.open_calls import without_signatures
+from usechat.server.apps import AppRequests
 from usechat.server.endpoints import Endpoints
 from usechat.server.file_urls import file_urls, shared_file_urls
 from usechat.server.hooks import Feedback
 from usechat.server.requests import CHAT_ID, Action, ChatRoute, chat_key, read_body
+from usechat.sources import OpenSession
 
 __all__ = ["ChatRoutes"]
 
@@ -48,15 +50,26 @@ class ChatRoutes:
     """The routes of the chats of one store, beside those of their runs.
 
     ``path`` is where a page posts to; ``lists`` says whether list, search and export are on, ``shares`` whether chats
-    can be shared.
+    can be shared. ``mcp_servers`` are those that the application gives for the apps of tools.
     """
 
-    def __init__(self, endpoints: Endpoints, store: ChatStore, path: str, *, lists: bool, shares: bool) -> None:
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        store: ChatStore,
+        path: str,
+        *,
+        lists: bool,
+        shares: bool,
+        mcp_servers: Mapping[str, OpenSession],
+    ) -> None:
         self._endpoints = endpoints
         self._store = store
         self._path = path
         self._lists = lists
         self._shares = shares
+        self._mcp_servers = mcp_servers
+        self._apps = AppRequests(store, self._servers_of, endpoints.observer)
 
     def beside_chat(self) -> list[BaseRoute]:
         """Return the routes whose paths are longer than that of a chat, which takes any text and comes after them."""
@@ -75,6 +88,7 @@ class ChatRoutes:
         return [
             *(listing if self._lists else []),
             *(sharing if self._shares else []),
+            ChatRoute(f"{chat}/apps", self._answering("app"), methods=["POST"]),
             ChatRoute(f"{chat}/messages", self._answering("messages"), methods=["GET"]),
             ChatRoute(f"{chat}/messages/{{message_id}}/feedback", self._answering("feedback"), methods=["PUT"]),
             ChatRoute(f"{chat}/files/{{blob_id}}", self._answering("file"), methods=["GET"]),
@@ -186,6 +200,17 @@ class ChatRoutes:
     async def _file(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "file")
         return _file_response(await self._store.file(chat_id, request.path_params["blob_id"], owner=owner))
+
+    async def _app(self, request: Request) -> Response:
+        """Answer a request of an MCP App."""
+        chat_id = str(request.path_params["chat_id"])
+        identity = await self._endpoints.identify(request, chat_id, "app")
+        answer = await self._apps.answer(await self._body(request), chat_id=chat_id, identity=identity)
+        return Response(answer, media_type="application/json", headers={"cache-control": "no-store"})
+
+    async def _servers_of(self, agent: str) -> Mapping[str, OpenSession]:
+        """Return the MCP servers of an agent; those that the application gives have the last word."""
+        return {**await self._endpoints.mcp_servers(agent), **self._mcp_servers}
 
     async def _share(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "share")

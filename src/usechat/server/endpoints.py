@@ -83,7 +83,16 @@ from usechat.server.requests import (
 from usechat.server.response import ShortStream, StreamResponse
 from usechat.server.turns import StoredTurns, report_lost
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import FactorySource, FunctionSource, Reachable, Servable, as_source, is_factory
+from usechat.sources import (
+    FactorySource,
+    FunctionSource,
+    HasMcpServers,
+    OpenSession,
+    Reachable,
+    Servable,
+    as_source,
+    is_factory,
+)
 from usechat.threads import AgentThreads
 from usechat.turn import Identity, Turn, TurnContext, TurnInput
 
@@ -199,6 +208,11 @@ class Endpoints:
             )
         if names:
             _logger.warning("after_crash=%r has no effect on these agents: %s", rule, ", ".join(names))
+
+    async def mcp_servers(self, agent: str) -> Mapping[str, OpenSession]:
+        """Return the MCP servers of an agent that is served here, as far as it tells them."""
+        source: object = await self._agents.open(agent or self._agents.entries[0].name)
+        return source.mcp_servers() if isinstance(source, HasMcpServers) else {}
 
     async def report_feedback(self, feedback: Feedback) -> None:
         """Pass a person's rating of a message to the application."""

@@ -20,6 +20,7 @@ _SENTENCES: Final = {
     413: "The request exceeds a limit.",
     422: "The approval was never requested, or for another input, or the chat does not have the message.",
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
+    502: "The MCP server of an app failed, answered too late or too much, or cannot be reached.",
     503: "The run store, the chat database or the file of tokens cannot be used, or the server is shutting down.",
 }
 _RUN_ID: Final = {
@@ -177,6 +178,20 @@ _LIMITS: Final = {
     "required": ["maximumBytes", "maximumFileBytes", "maximumFiles"],
     "properties": {"maximumBytes": _COUNT, "maximumFileBytes": _COUNT, "maximumFiles": _COUNT},
 }
+_APP_REQUEST: Final = {
+    "type": "object",
+    "required": ["method"],
+    "properties": {
+        "method": {
+            "type": "string",
+            "enum": ["mcp-apps/read-resource", "tools/call", "resources/read", "resources/list"],
+        },
+        "params": {
+            "type": "object",
+            "description": "`uri`, or `name` and `arguments`; `serverId` as the app's metadata has it.",
+        },
+    },
+}
 _CHANGE: Final = {
     "type": "object",
     "additionalProperties": False,
@@ -327,6 +342,7 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
         f"{path}/{{id}}/messages/{{messageId}}/feedback",
         {"parameters": [_CHAT, {**_CHAT, "name": "messageId", "description": "The message's id."}], "put": rate},
     )
+    yield f"{path}/{{id}}/apps", {"parameters": [_CHAT], "post": _app()}
     yield from _shared_paths(path)
     content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
     file = _operation("file", f"{_IS_STORED}return a file of the chat.", content, 401, 403, 404, 503)
@@ -334,6 +350,27 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
         f"{path}/{{id}}/files/{{fileId}}",
         {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
     )
+
+
+def _app() -> Json:
+    """Return the operation of an MCP App."""
+    answered = {"description": "What the MCP server answers.", "content": {"application/json": {}}}
+    app = _operation(
+        "app",
+        f"{_IS_STORED}ask the MCP server whose tool has shown an app in the chat, for the app.",
+        {"200": answered},
+        400,
+        401,
+        403,
+        404,
+        413,
+        422,
+        429,
+        502,
+        503,
+    )
+    app["requestBody"] = {"required": True, "content": {"application/json": {"schema": _APP_REQUEST}}}
+    return app
 
 
 def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:

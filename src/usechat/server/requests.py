@@ -71,10 +71,11 @@ Action: TypeAlias = Literal[
     "rate",
     "file",
     "share",
+    "app",
 ]
 """What a client wants to do. ``check`` is the page's request to check a stream, ``describe`` that for the agents and
 limits of the server, and ``list`` that for its chats: they are about no chat. ``load`` and what follows it are about a
-chat that is stored."""
+chat that is stored; ``app`` is a request of an MCP App to its server."""
 
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from usechat.runs.run import RunInfo
-from usechat.server.observers.observer import Observer
+from usechat.server.observers.observer import AppRequest, Observer
 
 __all__ = ["FIELDS", "JsonFormatter", "LoggingObserver"]
 
@@ -61,6 +61,19 @@ class LoggingObserver(Observer):
                 "state": str(info.state),
                 "seconds": round(seconds, 3),
             },
+        )
+
+    def app_requested(self, request: AppRequest) -> None:
+        """Log who has let an app do what."""
+        _logger.info(
+            "an app of chat %s %s for %r: %s %r of %r",
+            request.chat_id,
+            request.outcome,
+            request.subject,
+            request.method,
+            request.name,
+            request.server,
+            extra={"chat_id": request.chat_id, "kind": request.method, "state": request.outcome},
         )
 
     def source_unreachable(self) -> None:

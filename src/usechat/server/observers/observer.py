@@ -4,13 +4,34 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from usechat.runs.run import RunInfo
 from usechat.threads import contained
 from usechat.turn import SourceObserver
 
-__all__ = ["Observer", "Observers", "report_start"]
+__all__ = ["AppRequest", "Observer", "Observers", "report_start"]
 
 _logger: Final = logging.getLogger("usechat.server")
+
+
+class AppRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user interface of an MCP tool has asked of its server, for audits.
+
+    ``subject`` names the person whose page sent it. ``name`` is the tool or the resource, and ``outcome`` is
+    ``answered``, ``refused`` or ``failed``. The arguments and the answer are not told.
+
+    >>> request = AppRequest(
+    ...     chat_id="c1", subject="ada", method="tools/call", server="weather", name="refresh", outcome="answered"
+    ... )
+    """
+
+    chat_id: str
+    subject: str
+    method: str
+    server: str
+    name: str
+    outcome: str
 
 
 class Observer(SourceObserver):
@@ -42,6 +63,9 @@ class Observer(SourceObserver):
 
     def run_lost(self, info: RunInfo) -> None:
         """Called when another worker declared a run of this worker lost, and reports its end."""
+
+    def app_requested(self, request: AppRequest) -> None:
+        """Called when the user interface of an MCP tool has asked something of its server, or was refused."""
 
     def stream_opened(self) -> None:
         """Called when a stream to a client was opened."""
