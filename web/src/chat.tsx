@@ -1,6 +1,7 @@
 import { LoaderCircle } from "lucide-react";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { Conversation } from "./components/conversation";
+import { followUpsIn } from "./components/data";
 import { Message, Stopped } from "./components/message";
 import { loadReader } from "./components/markdown-reader";
 import { focusPrompt, PromptInput } from "./components/prompt-input";
@@ -15,7 +16,7 @@ import type { Settings } from "./settings";
 import { Button } from "./ui/button";
 import { classes } from "./ui/classes";
 import { useAnswers, type Answers } from "./use-answers";
-import { Greeting, Suggestions } from "./welcome";
+import { FollowUps, Greeting, Suggestions } from "./welcome";
 
 /** For developers: it is loaded when it is opened. */
 const Inspector = lazy(async () => ({ default: (await import("./inspector/inspector")).Inspector }));
@@ -66,6 +67,8 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
   const empty = messages.length === 0;
   const isOpen = messages[last]?.parts.some(isOpenCall) ?? false;
   const failure = answers.failure !== undefined && <Failure answers={answers} />;
+  const ended = !answers.running && !isOpen && messages[last]?.role === "assistant";
+  const followUps = ended ? followUpsIn(messages[last]!) : [];
   const agent = served.agents.find(({ name }) => name === answers.agent) ?? served.agents[0];
   return (
     <>
@@ -110,6 +113,7 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
           >
             {messages[last]?.role !== "assistant" && failure}
             {messages[last]?.role === "user" && answers.stopped && <Stopped regenerate={answers.tryAgain} />}
+            {followUps.length > 0 && <FollowUps texts={followUps} send={answers.send} />}
             <State answers={answers} kept={answers.kept || settings.chats} />
           </Conversation>
         )}

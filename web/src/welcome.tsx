@@ -1,4 +1,4 @@
-import { MessageCircle } from "lucide-react";
+import { ChevronRight, MessageCircle } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
@@ -53,6 +53,21 @@ export function Suggestions({ texts, send }: { texts: string[]; send: (text: str
         ))}
       </div>
       {texts.length > cards.length && <Button kind="quiet" onClick={() => setAll(true)}>Show {texts.length - cards.length} more</Button>}
+    </div>
+  );
+}
+
+/** Messages to go on with, as buttons below the last answer. */
+export function FollowUps({ texts, send }: { texts: string[]; send: (text: string) => void }) {
+  return (
+    <div role="group" aria-label="Suggestions" className="screen-only flex flex-wrap gap-2">
+      {texts.map(cardOf).map(({ icon, title, message }) => (
+        <Button key={message} className="max-w-full rounded-full" onClick={() => send(message)}>
+          {icon && <span aria-hidden="true">{icon}</span>}
+          <span className="truncate" dir="auto">{title}</span>
+          <ChevronRight aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
+        </Button>
+      ))}
     </div>
   );
 }

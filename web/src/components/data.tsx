@@ -1,5 +1,7 @@
 import { ChevronRight } from "lucide-react";
+import type { UIMessage } from "ai";
 import { Collapsible } from "radix-ui";
+import { isData } from "../parts";
 import { asTitle } from "../words";
 import { Chart, chartOf } from "./chart";
 import { isTable, TableValue, Value } from "./value";
@@ -11,9 +13,20 @@ export function isDrawnElsewhere(type: string): boolean {
   return DRAWN.has(type);
 }
 
+/** The messages that an answer suggests to go on with. */
+export function followUpsIn(message: UIMessage): string[] {
+  return message.parts.flatMap((part) => (isData(part) ? (followUpsOf(part.type, part.data) ?? []) : []));
+}
+
+/** The messages in a data part that stands below its answer, as buttons; undefined for any other part. */
+function followUpsOf(type: string, data: unknown): string[] | undefined {
+  const are = type === "data-suggestions" && Array.isArray(data) && data.every((each) => typeof each === "string");
+  return are ? (data as string[]) : undefined;
+}
+
 /** A data part of the application's own: a progress bar, a chart, a table, or a tree. */
 export function DataPart({ type, data }: { type: string; data: unknown }) {
-  if (isDrawnElsewhere(type)) return null;
+  if (isDrawnElsewhere(type) || followUpsOf(type, data)) return null;
   const name = titleIn(data) ?? asTitle(type.slice("data-".length));
   const progress = progressOf(data);
   if (progress) return <Progress name={name} {...progress} />;
