@@ -14,7 +14,7 @@ from tests.browser.test_states import STATES as SHOWN
 from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from usechat import Turn
 from usechat.chats import MemoryChats
-from usechat.demo import tour
+from usechat.demo import show
 from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport, load_flow
 from usechat.parts import Part
 
@@ -137,14 +137,14 @@ def _take_guarded(browser: Browser, address: str, theme: str) -> None:
 
 
 def take_flow(browser: Browser, theme: str) -> None:
-    """Take the picture of the flow of the demo's tour while its last node writes."""
-    vars(tour)["PACE"] = 0.2  # slow enough for a picture
-    flow = load_flow(Path(tour.__file__).with_suffix(".yaml"))
+    """Take the picture of the flow of the demo while its last node writes."""
+    vars(show)["PACE"] = 0.2  # slow enough for a picture
+    flow = load_flow(Path(show.__file__).with_name("party.yaml"))
     transport = OpenHarnessChatTransport(FlowRuntimes(flow), send_flow_metadata=True)
     with page_served(transport, title="Party planner") as served:
         page = _open(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
         page.set_viewport_size({"width": 1280, "height": 560})
-        ask(page, "What do we serve at the party?")
+        ask(page, "Plan a party with a flow")
         page.get_by_text("Two nodes worked side").wait_for()
         _save(page, f"running-{theme}")
         wait_until_idle(page)

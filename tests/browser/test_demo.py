@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.test_access import serious_findings
+from tests.conformance.served import eventually
 from tests.server.process import ServeProcess, serve_process
-from usechat.demo.tour import STEPS
+from usechat.demo.show import SCENES
 from usechat.documentation import documentation
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -25,14 +26,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
         yield running
 
 
-def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo: ServeProcess) -> None:
+def test_a_question_is_answered_with_sources_and_without_machinery(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
-    card(page, "How does a page resume after a reload?").click()
+    ask(page, "How does a page resume after a reload?")
     expect(page.get_by_role("button", name="Search docs Done")).to_be_visible()
     expect(page.locator(".sources a").first).to_be_visible()
     wait_until_idle(page)
-    flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("Usechat guide complete")
+    expect(page.get_by_role("complementary", name="Flow")).to_have_count(0)
+    expect(page.get_by_role("separator")).to_have_count(0)
     quoted, cited = (page.locator(each).evaluate_all(_ADDRESSES) for each in (".markdown a", ".sources a"))
     assert quoted == cited
     assert f"{demo.url}/docs/resume.md#resume-and-stop" in quoted
@@ -92,117 +93,120 @@ def test_a_text_that_is_not_there_is_said_so(open_page: OpenPage, demo: ServePro
         expect(page.get_by_role("alert")).to_have_text("There is no such page.")
 
 
-@pytest.mark.parametrize(("button", "text"), [("Approve", "The notes are gone."), ("Deny", "Then the notes stay.")])
-def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: str, text: str) -> None:
-    page = open_page(f"{demo.url}/")
-    ask(page, "Please delete my notes")
-    flow = page.get_by_role("complementary", name="Flow")
-    expect(flow).to_contain_text("Usechat guide paused")
-    expect(flow.locator(".node.running")).to_have_count(0)
-    expect(page.get_by_role("separator", name="Speaker: Clerk")).to_be_visible()
-    page.get_by_role("button", name=button, exact=True).click()
-    expect(page.get_by_text(text)).to_be_visible()
+def follow(page: Page, scene: str) -> None:
+    """Go on to a scene, by what the page offers below the last answer."""
+    page.get_by_role("group", name="Suggestions").get_by_role("button", name=f"Next: {scene}").click()
+
+
+def see_the_end(page: Page) -> None:
+    """See the end of a scene: its code is there, and the way on."""
+    expect(page.get_by_label("Assistant").last.get_by_text("The Python behind it")).to_be_visible(timeout=60_000)
     wait_until_idle(page)
-    expect(flow).to_contain_text("Usechat guide complete")
-    expect(flow).not_to_contain_text("running")
+    expect(page.get_by_role("group", name="Suggestions").get_by_role("button").first).to_be_visible()
 
 
-def card(page: Page, text: str) -> Locator:
-    """The suggestion of a page without messages, and not the chat of that name in the list."""
-    suggestions = page.get_by_role("group", name="Suggestions")
-    if not suggestions.get_by_role("button", name=text).is_visible():
-        suggestions.get_by_role("button", name="more").click()
-    return suggestions.get_by_role("button", name=text)
+def begin(page: Page) -> None:
+    """Play the first scene, to its approval."""
+    page.get_by_role("group", name="Suggestions").get_by_role("button").click()
+    expect(page.get_by_role("group", name="Allow: Book seats?")).to_be_visible()
 
 
-def end(page: Page, step: str) -> None:
-    """Do what a step of the tour waits for, and see its end."""
-    if "approval" in step:
-        page.get_by_role("button", name="Approve", exact=True).click()
-        expect(page.get_by_text("You approved")).to_be_visible()
-    if "stop" in step:
-        expect(page.get_by_text("1 2 3")).to_be_visible()
-        page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.get_by_text("The code:")).to_be_visible()
-    wait_until_idle(page)
-
-
-def on_one_screen(page: Page) -> None:
-    expect(page.get_by_label("You", exact=True)).to_be_in_viewport(ratio=1)
-    expect(page.get_by_label("Assistant")).to_be_in_viewport(ratio=1)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_the_tour_is_on_one_screen_of_a_phone(chromium: Browser, demo: ServeProcess, step: str) -> None:
-    with chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as phone:
-        page = phone.new_page()
-        page.goto(f"{demo.url}/")
-        card(page, step).tap()
-        end(page, step)
-        on_one_screen(page)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_the_tour_is_on_one_screen_and_its_link_opens_the_section(
-    open_page: OpenPage, demo: ServeProcess, step: str
+@pytest.mark.parametrize(("button", "text"), [("Approve", "Two seats are booked."), ("Deny", "Then you take the car.")])
+def test_the_first_scene_goes_on_after_a_reload(
+    open_page: OpenPage, demo: ServeProcess, button: str, text: str
 ) -> None:
     page = open_page(f"{demo.url}/")
-    page.set_viewport_size({"width": 1440, "height": 900})
-    card(page, step).click()
-    end(page, step)
-    on_one_screen(page)
-    link = page.get_by_role("link", name="documentation")
-    name = str(link.get_attribute("href")).partition("#")[2]
-    with page.expect_popup() as popup:
-        link.click()
-    expect(popup.value).to_have_url(re.compile(rf"/\?text=docs/.+\.md#{name}$"))
-    expect(popup.value.locator(f"[id='{name}']")).to_be_in_viewport()
-
-
-def test_the_browser_tells_its_time_as_often_as_it_is_asked(open_page: OpenPage, demo: ServeProcess) -> None:
-    page = open_page(f"{demo.url}/")
-    for times in (1, 2):
-        ask(page, "Show a tool that runs in my browser")
-        expect(page.get_by_text("Your browser says that it is")).to_have_count(times)
-        wait_until_idle(page)
-    expect(page.get_by_role("button", name="Browser time Done")).to_have_count(2)
-
-
-def test_the_last_step_continues_after_a_reload_until_it_is_stopped(open_page: OpenPage, demo: ServeProcess) -> None:
-    page = open_page(f"{demo.url}/")
-    card(page, "Show a stop and a resume").click()
-    expect(page.get_by_text("1 2 3 4 5")).to_be_visible()
+    begin(page)
+    expect(page.get_by_role("button", name="Used 2 tools")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("^Thought"))).to_be_visible()
+    page.get_by_role("button", name=button, exact=True).click()
+    expect(page.get_by_text("Now reload the page")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15")).to_be_visible()
-    page.get_by_role("button", name="Stop", exact=True).click()
-    wait_until_idle(page)
-    counted = page.get_by_label("Assistant").inner_text()
-    page.reload()
-    expect(page.get_by_label("Assistant")).to_have_text(counted, use_inner_text=True)
-    assert not counted.rstrip().endswith(" 120")
+    expect(page.get_by_text(text)).to_be_visible()
+    expect(page.get_by_role("figure").get_by_text("Lisbon, °C")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="Back to the hotel")).to_have_count(1, timeout=60_000)
+    see_the_end(page)
+    expect(page.locator(".sources a")).to_have_count(2)
 
 
-def test_two_nodes_of_a_flow_are_drawn_side_by_side(open_page: OpenPage, demo: ServeProcess) -> None:
+def test_an_answer_goes_on_when_its_server_is_killed(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
-    card(page, "Show a flow with two parallel nodes").click()
+    ask(page, list(SCENES)[1])
+    expect(page.get_by_text("in the middle of")).to_be_visible()
+    expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
+    expect(page.get_by_text("Nothing was packed twice").first).to_be_visible(timeout=60_000)
+    see_the_end(page)
+    packed = [
+        line.removesuffix(".").split()[-1]
+        for line in page.get_by_role("listitem").all_inner_texts()
+        if "packed by" in line
+    ]
+    assert len(packed) == 5
+    assert packed == [packed[0]] * 3 + [packed[-1]] * 2
+    assert packed[0] != packed[-1]
+    expect(page.get_by_text(f"kill -9 {packed[0]}")).to_be_visible()
+    expect(page.get_by_text(f"this sentence, and process {packed[-1]} ends it.")).to_be_visible()
+
+
+def test_the_other_scenes_follow_one_another(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    ask(page, list(SCENES)[2])
+    expect(page.get_by_role("separator", name="Speaker: Cook")).to_be_visible()
+    see_the_end(page)
+    follow(page, "A flow")
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow).to_contain_text("Party planner complete")
     expect(flow.locator(".node.complete")).to_have_count(3)
     diagram = flow.get_by_role("group", name="Diagram")
     assert diagram.evaluate("box => box.scrollWidth <= box.clientWidth"), "both nodes are in sight"
+    see_the_end(page)
+    follow(page, "A form")
+    page.get_by_label("Who travels?").select_option("A family")
+    page.get_by_label("It must be by the sea").check()
+    page.get_by_role("button", name="Answer", exact=True).click()
+    expect(page.get_by_text("For a family, 3 days: Cascais.")).to_be_visible()
+    see_the_end(page)
+    follow(page, "Files")
+    expect(page.locator(".message.assistant img[src^='data:image/png']")).to_be_visible()
+    see_the_end(page)
+    follow(page, "Versions of an answer")
+    see_the_end(page)
+    page.get_by_role("button", name="Regenerate").last.click()
+    expect(page.get_by_role("group", name="Versions").last).to_contain_text("2/2")
+    see_the_end(page)
+    expect(page.get_by_role("group", name="Suggestions").get_by_role("button")).to_have_count(2)
 
 
-def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:
+def test_the_code_behind_a_scene_is_copied_and_its_link_opens_the_section(
+    open_page: OpenPage, demo: ServeProcess
+) -> None:
     page = open_page(f"{demo.url}/")
-    ask(page, "What is (17 + 4) * 2?")
-    expect(page.get_by_text("The result is 42.").last).to_be_visible()
-    wait_until_idle(page)
-    ask(page, "What is the weather in Lisbon?")
-    expect(page.get_by_role("button", name="weather Failed")).to_be_visible()
-    expect(page.get_by_text("That did not work").last).to_be_visible()
+    ask(page, list(SCENES)[2])
+    see_the_end(page)
+    page.get_by_role("button", name="Copy code").click()
+    eventually(lambda: page.evaluate("navigator.clipboard.readText()").startswith("async def agent(turn):"), "copied")
+    with page.expect_popup() as popup:
+        page.get_by_role("link", name="documentation").click()
+    expect(popup.value.locator("[id='parts-what-an-agent-can-send']")).to_be_in_viewport()
 
 
-def test_a_reload_in_the_middle_of_a_flow_goes_on(open_page: OpenPage, demo: ServeProcess) -> None:
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 768), (390, 844)], ids=["desktop", "tablet", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_scene_is_shown_well(
+    chromium: Browser, demo: ServeProcess, size: tuple[int, int], theme: Literal["light", "dark"]
+) -> None:
+    viewport: ViewportSize = {"width": size[0], "height": size[1]}
+    with chromium.new_context(viewport=viewport, color_scheme=theme, locale="en-GB") as context:
+        page = context.new_page()
+        page.goto(f"{demo.url}/")
+        begin(page)
+        expect(page.get_by_label("You", exact=True)).to_be_in_viewport(ratio=1)
+        expect(page.get_by_role("button", name="Approve", exact=True)).to_be_in_viewport(ratio=1)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert serious_findings(page) == []
+
+
+def test_a_reload_in_the_middle_of_an_answer_goes_on(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
     ask(page, "Which metrics are exposed to Prometheus?")
     expect(page.get_by_role("button", name="Search docs Done")).to_be_visible()

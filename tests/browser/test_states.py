@@ -14,7 +14,7 @@ from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from tests.conformance.served import PATIENCE
 from usechat import Turn
 from usechat.chats import MemoryChats
-from usechat.demo.app import SUGGESTIONS
+from usechat.demo.show import SCENES
 
 Show = Callable[[Page], None]
 SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -35,7 +35,7 @@ def address() -> Iterator[str]:
         chats=MemoryChats(),
         authorize=everyone_is_ada,
         share=True,
-        suggestions=SUGGESTIONS,
+        suggestions=tuple(SCENES),
     ) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
@@ -204,12 +204,12 @@ def _shared_view(page: Page) -> None:
 
 def _all_cards(page: Page) -> None:
     page.get_by_role("group", name="Suggestions").get_by_role("button", name="more").click()
-    expect(page.get_by_text("Show sources")).to_be_visible()
+    expect(page.get_by_text("Ask me with a form")).to_be_visible()
 
 
 STATES: Final[Mapping[str, Show]] = {
     "start": lambda page: expect(page.get_by_role("group", name="Suggestions")).to_be_visible(),
-    "start, with all cards of the tour": _all_cards,
+    "start, with all cards": _all_cards,
     "streaming": _streaming,
     "Markdown": _answered("markdown"),
     "tasks": _answered("tasks"),

@@ -1,4 +1,4 @@
-"""Asks the demo's flow, as a page does, and tells what the message became."""
+"""Asks the demo, as a page does, and tells what the message became."""
 
 import json
 from functools import cache
@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from usechat.demo.app import Guide
 from usechat.demo.script import script
-from usechat.open_harness.nodes.builtin import default_registry
-from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
@@ -15,16 +13,9 @@ from usechat.runs.settings import Settings
 from usechat.runs.transport import RunChatTransport
 
 
-def quick_registry() -> NodeRegistry:
-    """The model of the demo without its pace."""
-    registry = default_registry()
-    registry.add_model("guide", script(pace=0))
-    return registry
-
-
 @cache
 def guide() -> RunChatTransport:
-    return RunChatTransport(Guide(quick_registry(), pace=0), settings=Settings(sdk="7"))
+    return RunChatTransport(Guide(script(pace=0), pace=0), settings=Settings(sdk="7"))
 
 
 def user(text: str, number: int = 1) -> dict[str, Any]:
@@ -43,6 +34,10 @@ async def answered(*messages: dict[str, Any], chat: str, by: RunChatTransport | 
 
 def texts(message: dict[str, Any]) -> list[str]:
     return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def data(message: dict[str, Any]) -> dict[str, Any]:
+    return {part["type"]: part["data"] for part in message["parts"] if part["type"].startswith("data-")}
 
 
 def cited(message: dict[str, Any]) -> list[str]:

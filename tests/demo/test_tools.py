@@ -1,37 +1,27 @@
-"""The tools of the demo's agent."""
+"""The tool of the demo's agent."""
 
 import pytest
 
-from usechat.demo.tools import calculate, search_docs, weather
+from usechat import Turn
+from usechat.demo.tools import search_docs
+from usechat.testing import AgentClient
 
 pytestmark = pytest.mark.quick
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("-4 / 2", -2), ("7 // 2 + 7 % 2", 4), ("+1.5 - 1", 0.5)],
-)
-def test_arithmetic(expression: str, value: float) -> None:
-    assert calculate(expression) == value
+def test_the_best_passage_is_the_first_with_its_link_and_all_are_sources() -> None:
+    passages = []
 
+    async def agent(_turn: Turn) -> None:
+        passages.extend(search_docs("stop button"))
 
-@pytest.mark.parametrize("expression", ["2 ** 99", "__import__('os')", "1 +", "'a' * 3", "True + 1", "1" * 201])
-def test_nothing_else_is_calculated(expression: str) -> None:
-    with pytest.raises(ValueError, match=r"arithmetic|too long"):
-        calculate(expression)
-
-
-def test_the_best_passage_is_the_first_with_its_link() -> None:
-    passage = search_docs("stop button")[0]
-    assert passage["section"] == "Resume and stop: A stop button"
-    assert passage["link"] == "docs/resume.md#a-stop-button"
-    assert passage["text"].startswith("Call the stop route, then `stop()`:\n\n```tsx\n")
+    with AgentClient(agent) as client:
+        sources = client.ask("hi").sources
+    assert passages[0]["section"] == "Resume and stop: A stop button"
+    assert passages[0]["link"] == "docs/resume.md#a-stop-button"
+    assert passages[0]["text"].startswith("Call the stop route, then `stop()`:\n\n```tsx\n")
+    assert [source["url"] for source in sources] == [passage["link"] for passage in passages]
 
 
 def test_nothing_is_found_for_words_that_mean_nothing() -> None:
     assert search_docs("what is it about?") == []
-
-
-def test_the_weather_is_never_known() -> None:
-    with pytest.raises(ConnectionError, match="Lisbon"):
-        weather("Lisbon")

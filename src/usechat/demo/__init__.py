@@ -1,1 +1,1 @@
-"""The demo: a flow that answers questions about usechat from its own documentation, offline."""
+"""The demo: a show of what a chat can do, and answers about usechat from its documentation, offline."""

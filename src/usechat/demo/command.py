@@ -7,17 +7,16 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final
 
-from usechat.cli import main
 from usechat.cli import options as read
 from usechat.errors import MissingDependency, PageMissing
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP: Final = "serve a tour of what a chat can show, and answers about usechat"
+HELP: Final = "show what a chat can do, and answer questions about usechat"
 _DESCRIPTION: Final = """\
-Serve a tour of what a chat can show, and a flow that answers questions about usechat from its own documentation, with
-the chat page. The demo works offline and without an API key: its agents follow a script, unless you name a real model
-with --model.
+Serve a show of what a chat can do, scene by scene, with the Python behind each, on the chat page. Other messages are
+answered from the documentation of usechat. The demo works offline and without an API key: its agents follow a script,
+unless you name a real model with --model. In one scene the server is killed: the command starts it again.
 """
 _EPILOG: Final = """\
 exit code: 2 if the port is in use, the page is not built, or the model cannot be used; the error says which.
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("--model", default="script", metavar="NAME",
-        help="the agents' model: script, or any model name of pydantic-ai (default: script)")  # fmt: skip
+        help="the model that answers: script, or any model name of pydantic-ai (default: script)")  # fmt: skip
     add("--port", default=8000, type=read.port, help="the port to listen on; 0 for any free port (default: 8000)")
     add("--open", action="store_true", help="open the page in a browser")
     parser.set_defaults(run=run)
@@ -48,12 +47,13 @@ def run(options: Namespace) -> int:
             raise MissingDependency(package, "demo")
     if not (files("usechat") / "web" / "built" / "index.html").is_file():
         raise PageMissing
-    from usechat.demo.models import MODEL_VARIABLE, registry_for
+    from usechat.demo.models import MODEL_VARIABLE, model_for
+    from usechat.demo.survival import serve_and_restart
 
-    registry_for(options.model)  # raises here what is wrong with the model, in one sentence
-    os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
+    model_for(options.model)  # raises here what is wrong with the model, in one sentence
+    os.environ[MODEL_VARIABLE] = options.model  # the server is a process of its own
     from usechat.demo.app import SUGGESTIONS, TITLE, describe
 
     page = ["--title", TITLE, "--description", describe(options.model), "--inspector"]
     page += [argument for text in SUGGESTIONS for argument in ("--suggestion", text)]
-    return main(["serve", _TARGET, "--port", str(options.port), *page, *(["--open"] if options.open else [])])
+    return serve_and_restart([_TARGET, *page], port=options.port, shows_page=options.open)

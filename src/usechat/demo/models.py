@@ -1,4 +1,4 @@
-"""Which model the demo's agent uses: its own script, or any that pydantic-ai knows."""
+"""Which model answers questions about usechat: the demo's own script, or any that pydantic-ai knows."""
 
 from typing import Any, Final
 
@@ -7,9 +7,8 @@ from pydantic_ai.models import infer_model
 
 from usechat.demo.script import script
 from usechat.errors import CannotStart
-from usechat.open_harness import NodeRegistry, default_registry
 
-__all__ = ["MODEL_VARIABLE", "SCRIPT", "registry_for"]
+__all__ = ["MODEL_VARIABLE", "SCRIPT", "model_for"]
 
 
 MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
@@ -17,15 +16,10 @@ MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
 SCRIPT: Final = "script"
 
 
-def registry_for(model: str) -> NodeRegistry:
-    """Return the registry with the model of the flow's agent."""
-    registry = default_registry()
-    registry.add_model("guide", script() if model == SCRIPT else _known(model))
-    return registry
-
-
-def _known(name: str) -> Any:
-    """Return a model of pydantic-ai; its key must be there."""
+def model_for(name: str) -> Any:
+    """Return a model by its name; its key must be there."""
+    if name == SCRIPT:
+        return script()
     try:
         return infer_model(name)
     except (ImportError, UserError, ValueError) as error:

@@ -1,7 +1,7 @@
 """The demo's own model: it follows a script, so that the demo needs no key and no network.
 
-It runs through pydantic-ai, at the pace of a model, and calls the tools that a real model would call. Its answer quotes
-what they returned.
+It runs through pydantic-ai, at the pace of a model, and calls the tool that a real model would call. Its answer quotes
+what it returned.
 """
 
 import asyncio
@@ -23,16 +23,13 @@ PACE: Final = 0.03
 NOTHING_FOUND: Final = "I found nothing about that in the documentation."
 _WELCOME: Final = (
     "I answer questions about usechat with quotes from its documentation: I am a script, not a model. Ask about"
-    " serving, resuming, stopping, authentication, metrics, flows or checking. I can also calculate `(17 + 4) * 2`,"
-    " fail to find the weather, and delete your notes if you consent."
+    " serving, resuming, stopping, authentication, metrics, flows or checking."
 )
 _SMALL_TALK: Final = re.compile(
     r"\W*(hi|hello|hey|good (morning|day|evening)|thanks?|thank you|bye|help)\b[^?]{0,20}$"
     r"|.*\b(who|what) are you\b|.*\bwhat can (you do|i ask)\b",
     re.IGNORECASE,
 )
-_ARITHMETIC: Final = re.compile(r"[\d.(]+(?:\s*[-+*/%()]+\s*[\d.()]+)+")
-_WEATHER: Final = re.compile(r"\bweather\b(?:.*\bin ([a-z][a-z '-]*[a-z]))?", re.IGNORECASE)
 
 
 def script(pace: float = PACE) -> FunctionModel:
@@ -58,7 +55,7 @@ def _last_question(messages: list[ModelMessage]) -> tuple[str, list[ToolReturnPa
 
 
 def _pieces(question: str, results: list[ToolReturnPart]) -> Iterator[Any]:
-    """Yield the response of the model: small talk, or tool calls, or the answer from their results."""
+    """Yield the response of the model: small talk, or a search, or the answer from its results."""
     if results or _SMALL_TALK.match(question):
         text = "\n\n".join(map(_result_text, results)) or _WELCOME
         yield from re.findall(r"\s*\S+", text)
@@ -66,27 +63,11 @@ def _pieces(question: str, results: list[ToolReturnPart]) -> Iterator[Any]:
         topic = ", ".join(significant_words(question)[:5]) or "nothing in particular"
         thought = f"The question is about {topic}. I look into the documentation before I answer."
         yield from ({0: DeltaThinkingPart(content=word)} for word in re.findall(r"\s*\S+", thought))
-        yield _calls(question)
-
-
-def _calls(question: str) -> dict[int, DeltaToolCall]:
-    calls: list[tuple[str, dict[str, str]]] = []
-    arithmetic = _ARITHMETIC.search(question)
-    words = question.replace(arithmetic[0], "") if arithmetic else question
-    if arithmetic:
-        calls.append(("calculate", {"expression": arithmetic[0].strip()}))
-    if weather := _WEATHER.search(question):
-        calls.append(("weather", {"city": (weather[1] or "Lisbon").title()}))
-    elif not arithmetic or significant_words(words):
-        calls.append(("search_docs", {"query": words}))
-    return {number: DeltaToolCall(name, json_text(fields)) for number, (name, fields) in enumerate(calls, 1)}
+        yield {1: DeltaToolCall("search_docs", json_text({"query": question}))}
 
 
 def _result_text(result: ToolReturnPart) -> str:
-    if str(result.content).startswith("Error: "):
-        return f"That did not work: {str(result.content).removeprefix('Error: ')}"
-    if result.tool_name != "search_docs":
-        return f"The result is **{result.content}**."
+    """Return what the passages of a search say, each with its link."""
     passages = result.content if isinstance(result.content, list) else []
     quotes = [f"{passage['text']}\n\nFrom [{passage['section']}]({passage['link']})." for passage in passages]
-    return "\n\n---\n\n".join(quotes) or NOTHING_FOUND
+    return "\n\n".join(quotes) or NOTHING_FOUND
