@@ -75,6 +75,7 @@ async def test_the_page_is_told_what_is_served(page_directory: Path) -> None:
         "check": "api/check",
         "auth": True,
         "loginUrl": "",
+        "embed": [],
         "suggestions": ["Why?"],
         "chats": True,
         "share": False,
@@ -134,6 +135,27 @@ def test_a_logo_that_is_none_is_refused(page_directory: Path, name: str, sentenc
 def test_a_sign_in_that_leads_nowhere_is_refused(page_directory: Path, settings: PageSettings, sentence: str) -> None:
     with pytest.raises(InvalidSetting, match=re.escape(sentence)):
         WithPage(None, settings=settings, authorize=allow_all, directory=page_directory)
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "https://*.example.com", "example.com", "https://a.example/", "https://a.example;x"]
+)
+def test_what_is_no_origin_cannot_embed_the_page(page_directory: Path, origin: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"cannot embed the page; write its origin as the browser does"):
+        WithPage(None, settings=PageSettings(embed=(origin,)), authorize=allow_all, directory=page_directory)
+
+
+async def test_only_pages_of_named_origins_may_show_it_in_a_frame_and_get_the_widget(page_directory: Path) -> None:
+    (page_directory / "widget.js").write_text("the widget")
+    alone = client(page_directory)
+    policy = (await alone.get("/")).headers["content-security-policy"]
+    assert policy.endswith("; frame-ancestors 'none'")
+    assert (await alone.get("/widget.js")).text != "the widget"
+    origins = ("https://a.example", "http://localhost:3000")
+    embedded = client(page_directory, settings=PageSettings(embed=origins))
+    policy = (await embedded.get("/")).headers["content-security-policy"]
+    assert policy.endswith("; frame-ancestors https://a.example http://localhost:3000")
+    assert (await embedded.get("/widget.js")).text == "the widget"
 
 
 async def test_its_policy_allows_nothing_inline_and_no_other_host(page_directory: Path) -> None:

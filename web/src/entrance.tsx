@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { newId } from "./chats";
+import { isEmbedded, tokenOfHost } from "./embedding";
 import { Page } from "./page";
 import type { Settings } from "./settings";
 import { SignIn } from "./sign-in";
@@ -34,7 +35,14 @@ interface Props {
 export function Entrance({ settings, first, given }: Props) {
   const [refusal, setRefusal] = useState(first);
   const [visit, setVisit] = useState(first ? 0 : 1);
-  useEffect(() => onRefused((reason) => setRefusal((known) => known ?? { reason })), []);
+  useEffect(
+    () =>
+      onRefused((reason) => {
+        setRefusal((known) => known ?? { reason });
+        if (isEmbedded()) void tokenOfHost(settings).then((token) => (token ? enter(token) : undefined));
+      }),
+    [],
+  );
   useEffect(() => {
     const listener = () => hasTokenInAddress() && location.reload();
     addEventListener("hashchange", listener);

@@ -1,6 +1,7 @@
 import "./no-eval";
 import type { ReactNode } from "react";
 import { createRoot } from "react-dom/client";
+import { isEmbedded, tokenOfHost } from "./embedding";
 import { Entrance, refusalOf } from "./entrance";
 import { Page } from "./page";
 import { readSettings, applyAccent } from "./settings";
@@ -22,5 +23,10 @@ async function shown(): Promise<ReactNode> {
   if (!settings.auth) return <Page settings={settings} visit={1} away={false} signOut={undefined} />;
   const given = comeBack();
   if (given?.wanted) saveToken(given.token);
-  return <Entrance settings={settings} given={given?.wanted ? undefined : given} first={await refusalOf(settings, loadToken())} />;
+  let first = await refusalOf(settings, loadToken());
+  if (first && isEmbedded()) {
+    saveToken(await tokenOfHost(settings));
+    if (loadToken()) first = await refusalOf(settings, loadToken());
+  }
+  return <Entrance settings={settings} given={given?.wanted ? undefined : given} first={first} />;
 }

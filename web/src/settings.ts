@@ -1,3 +1,5 @@
+import { isEmbedded } from "./embedding";
+
 /** The server's settings for the page, in a meta element: no inline script is needed. */
 export interface Settings {
   /** The title of the page. */
@@ -20,13 +22,15 @@ export interface Settings {
   auth: boolean;
   /** The address of the sign-in, or an empty text: then the page asks for a token. */
   loginUrl: string;
+  /** The origins whose pages may show this one in a frame. */
+  embed: string[];
   /** Suggested first messages. */
   suggestions: string[];
   /** Whether the server stores chats and lists them. */
   chats: boolean;
   /** Whether stored chats can be shared by a link. */
   share: boolean;
-  /** Whether the page has the inspector, which is for developers. */
+  /** Whether the page has the inspector, which is for developers: never in the page of somebody else. */
   inspector: boolean;
 }
 
@@ -46,6 +50,7 @@ const DEFAULTS: Settings = {
   api: "api/chat",
   auth: false,
   loginUrl: "",
+  embed: [],
   suggestions: [],
   chats: false,
   share: false,
@@ -56,7 +61,8 @@ export function readSettings(): Settings {
   const content = document.querySelector<HTMLMetaElement>('meta[name="usechat"]')?.content ?? "{}";
   const settings = { ...DEFAULTS, ...(JSON.parse(content) as Partial<Settings>) };
   const hasTitle = settings.title !== "";
-  return { ...settings, hasTitle, title: settings.title || "Chat", api: absolute(settings.api), check: settings.check && absolute(settings.check) };
+  const inspector = settings.inspector && !isEmbedded();
+  return { ...settings, hasTitle, inspector, title: settings.title || "Chat", api: absolute(settings.api), check: settings.check && absolute(settings.check) };
 }
 
 /** Give the page its accent. The style sheet chooses the shade of the theme. */

@@ -1,3 +1,4 @@
+import { isEmbedded } from "./embedding";
 import { local, session } from "./storage";
 
 const KEY = "usechat:token";
@@ -7,13 +8,17 @@ const LEFT = "usechat:signing-in";
 const RETURN_TIME = 60 * 60 * 1000;
 const REFUSED = "usechat-refused";
 
+/** The token that the page around this one has given: it stays in memory. */
+let given = "";
+
 /** The bearer token of the user; it is gone when the tab is closed. */
 export function loadToken(): string {
-  return session.get(KEY) ?? "";
+  return isEmbedded() ? given : (session.get(KEY) ?? "");
 }
 
 export function saveToken(token: string): void {
-  if (token) session.set(KEY, token);
+  if (isEmbedded()) given = token;
+  else if (token) session.set(KEY, token);
   else session.remove(KEY);
 }
 

@@ -113,6 +113,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     drain: float = 10.0
     auth: tuple[str, ...] = ()
     login_url: str = ""
+    embed: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
     debug: bool = False
     page: bool = True
@@ -403,6 +404,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetA
             api=served.path,
             auth=served.requires_auth,
             login_url=plan.login_url,
+            embed=plan.embed,
             suggestions=plan.suggestions,
             chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
             share=plan.share,

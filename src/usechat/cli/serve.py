@@ -196,6 +196,9 @@ def _add_access_options(add: Any) -> None:
     add("--login-url", metavar="URL",
         help="let the page's sign-in lead to this address instead of asking for a token; it returns with a cookie, or"
         " with the token in the fragment: #token=…")  # fmt: skip
+    add("--embed", action="append", metavar="ORIGIN",
+        help="allow pages of this origin, such as https://www.example.com, to show the page in a frame, and serve"
+        " /widget.js, a script that puts it behind a button there; repeatable (default: none)")  # fmt: skip
     add("--rate", type=read.rate, metavar="N/min",
         help="how many messages one user may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--metrics-listen", type=read.address, metavar="HOST:PORT",

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from usechat.errors import InvalidSetting
 
-__all__ = ["with_cors"]
+__all__ = ["is_origin", "with_cors"]
 
 _REQUEST_HEADERS: Final = (
     "authorization",
@@ -38,7 +38,7 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     >>> app = with_cors(ChatApp(lambda turn: "Hello!"), ["https://app.example.com"])
     """
     for origin in origins:
-        if origin != "*" and not _is_origin(origin):
+        if origin != "*" and not is_origin(origin):
             raise InvalidSetting(f"{origin!r} is not an origin; write it as the browser does: https://example.com:8443")
     if not origins:
         return app
@@ -51,6 +51,7 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-def _is_origin(text: str) -> bool:
+def is_origin(text: str) -> bool:
+    """Tell whether a text is an origin as browsers write it."""
     parts = urlsplit(text)
     return bool(parts.scheme and parts.netloc) and text == f"{parts.scheme}://{parts.netloc}".lower()

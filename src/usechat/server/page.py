@@ -3,7 +3,7 @@
 import asyncio
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from usechat.check import DEFAULT_SDKS, check_bytes
 from usechat.errors import CannotJudge, ChatNotFound, InvalidSetting, PageMissing, RequestError, UnknownRelease
 from usechat.server.accent import accent_of
+from usechat.server.cors import is_origin
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 from usechat.server.static_files import SAFE_HEADERS, StaticFile, files_in, respond_with, static_file
 
@@ -25,16 +26,18 @@ CHECK_PATH: Final = "/api/check"
 MAXIMUM_CHECKED_BYTES: Final = 4 * 1024 * 1024
 CHECK_SECONDS: Final = 60.0
 """Seconds that a stream to be checked may take to arrive."""
-CONTENT_SECURITY_POLICY: Final = (
+_CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {}"
 )
 _PLACE: Final = '<meta name="usechat" content="{}" />'
 _TITLE: Final = "<title>usechat</title>"
 _ICON: Final = '<link rel="icon" href="./icon.svg" />'
 _IMAGES: Final = (".svg", ".png", ".jpg", ".jpeg", ".webp", ".gif", ".ico")
+_PLAIN_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(?::\d+)?|https?://\[[0-9a-f:]+\](?::\d+)?")
+"""No wildcard, and nothing that would end the directive of the policy."""
 _LOGIN_ADDRESS: Final = re.compile(r"https?://[^\s/]|/(?![/\\])")
-_POLICY: Final = {"content-security-policy": CONTENT_SECURITY_POLICY}
+_WIDGET: Final = "/widget.js"
 
 
 class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,8 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
         auth: whether it begins with a sign-in. It asks the server first: a user whose cookie is enough sees none.
         login_url: the address to which the sign-in leads, instead of a field for a token: ``https://…``, or a path of
             this server. It returns to the page with a cookie, or with a token in the fragment: ``#token=…``.
+        embed: the origins whose pages may show it in a frame, and get ``/widget.js``, a script that puts it behind a
+            button there: ``https://www.example.com``.
         suggestions: questions that a new user can choose from, as cards: ``Question``, or ``Title | Question``. An
             emoji in front is the icon of the card.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
@@ -68,6 +73,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     api: str = "/api/chat"
     auth: bool = False
     login_url: str = ""
+    embed: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     chats: bool = False
     share: bool = False
@@ -86,8 +92,8 @@ class WithPage:
 
     Raises:
         PageMissing: the page was not built into this installation.
-        InvalidSetting: the logo is no image that can be read, the accent is no colour, or the address of the sign-in
-            is none.
+        InvalidSetting: the logo is no image that can be read, the accent is no colour, the address of the sign-in is
+            none, or an origin to embed the page is none.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> chats = ChatApp(lambda turn: "Hello!")
@@ -110,6 +116,10 @@ class WithPage:
         if "/index.html" not in self._files:
             raise PageMissing
         _check_login(settings)
+        _check_origins(settings.embed)
+        self._policy = {"content-security-policy": content_security_policy(settings.embed)}
+        if not settings.embed:
+            self._files.pop(_WIDGET, None)
         logo = _logo(settings.logo) if settings.logo else None
         if logo is not None:
             self._files[logo.path] = logo.file
@@ -133,10 +143,12 @@ class WithPage:
         if path in self._texts and "text/html" in request.headers.get("accept", ""):
             # A browser that opens a text: the page shows it. The browser keeps the fragment.
             return RedirectResponse(
-                f"{request.scope.get('root_path', '')}/?text={path[1:]}", 303, {**SAFE_HEADERS, **_POLICY}
+                f"{request.scope.get('root_path', '')}/?text={path[1:]}", 303, {**SAFE_HEADERS, **self._policy}
             )
         file = self._files.get(path)
-        return None if file is None else respond_with(file, request, _POLICY, is_hashed=path.startswith("/assets/"))
+        return (
+            None if file is None else respond_with(file, request, self._policy, is_hashed=path.startswith("/assets/"))
+        )
 
     async def _check(self, request: Request) -> Response:
         try:
@@ -157,6 +169,19 @@ def _check_login(settings: PageSettings) -> None:
         raise InvalidSetting("login_url is for a page that begins with a sign-in: set auth=True, too")
     if address and not _LOGIN_ADDRESS.match(address):
         raise InvalidSetting(f"the address of the sign-in {address!r} is neither https://… nor a path such as /login")
+
+
+def _check_origins(origins: Sequence[str]) -> None:
+    for origin in origins:
+        if not is_origin(origin) or not _PLAIN_ORIGIN.fullmatch(origin):
+            raise InvalidSetting(
+                f"{origin!r} cannot embed the page; write its origin as the browser does: https://www.example.com"
+            )
+
+
+def content_security_policy(origins: Sequence[str]) -> str:
+    """Return the policy of the page, which pages of these origins may show in a frame."""
+    return _CONTENT_SECURITY_POLICY.format(" ".join(origins) or "'none'")
 
 
 class _Logo(NamedTuple):
@@ -186,6 +211,7 @@ def _with_settings(index: StaticFile, settings: PageSettings, logo: _Logo | None
         "check": CHECK_PATH.lstrip("/"),
         "auth": settings.auth,
         "loginUrl": settings.login_url,
+        "embed": settings.embed,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
         "share": settings.share,
