@@ -88,6 +88,16 @@ def test_a_person_is_asked_about_a_call_that_was_open() -> None:
     assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, asked], ("t1",))
 
 
+@pytest.mark.parametrize(("approved", "text"), [(True, MAY_CALL_AGAIN), (False, NOT_ALLOWED)])
+def test_the_model_is_told_what_the_person_has_answered(approved: bool, text: str) -> None:
+    stored = recover(message_of([STEP, OPEN]), 0, RecoveryPolicy(asks=True)).message
+    [_, question] = stored["parts"]
+    answer = {"state": "approval-responded", "approval": {"id": "after-crash-t1", "approved": approved}}
+    merged, given = take_answers(stored, message_of([STEP, {**question, **answer}]))
+    assert merged["parts"] == [STEP, call("output-error", errorText=text)], "pages refuse a question without its answer"
+    assert given == {"t1"}
+
+
 def test_a_call_that_waits_for_the_page_stays_open() -> None:
     recovery = recover(message_of([STEP, OPEN]), 2, RecoveryPolicy(answerable=frozenset({"t1"})))
     assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, OPEN], ())

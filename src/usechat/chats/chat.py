@@ -224,36 +224,37 @@ def take_answers(stored: UIMessage, copy: Mapping[str, Any] | None) -> tuple[UIM
     call_ids = set()
     for part in cast("list[dict[str, Any]]", stored["parts"]):
         copies = copies_by_id.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
-        answer = _answer(part, copies[0]) if len(copies) == 1 else None
-        parts.append(part if answer is None else {**part, **answer})
-        if answer is not None:
+        answered = _answered(part, copies[0]) if len(copies) == 1 else None
+        parts.append(part if answered is None else answered)
+        if answered is not None:
             call_ids.add(part["toolCallId"])
     if not call_ids:
         return stored, frozenset()
     return with_answers_of_recovery({**stored, "parts": parts}), frozenset(call_ids)
 
 
-def _answer(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the page's copy of an open call changes in it."""
+def _answered(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an open call with the answer that the page's copy brings; nothing if it brings none."""
     match part["state"], copy.get("state"):
         case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_AVAILABLE if not copy.get("preliminary"):
             # `output: undefined` is not written by JSON.stringify; the key is required in the stored part.
-            return {"state": "output-available", "output": copy.get("output")}
+            return {**part, "state": "output-available", "output": copy.get("output")}
         case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_ERROR:
             text = copy.get("errorText")
-            return {"state": "output-error", "errorText": text if isinstance(text, str) else "The tool failed."}
+            return {**part, "state": "output-error", "errorText": text if isinstance(text, str) else "The tool failed."}
         case ToolState.APPROVAL_REQUESTED, ToolState.APPROVAL_RESPONDED:
-            return _approval(part["approval"], copy.get("approval"))
+            return _with_approval(part, copy.get("approval"))
     return None
 
 
-def _approval(approval: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
+def _with_approval(part: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
+    approval = part["approval"]
     if not isinstance(copy, Mapping) or copy.get("id") != approval["id"] or not isinstance(copy.get("approved"), bool):
         return None
     reason = {"reason": copy["reason"]} if isinstance(copy.get("reason"), str) else {}
     if is_question_of_recovery(approval):  # no framework knows this question: its model is told the answer
-        return told(copy["approved"])
-    return {"state": "approval-responded", "approval": {**approval, "approved": copy["approved"], **reason}}
+        return told(part, copy["approved"])
+    return {**part, "state": "approval-responded", "approval": {**approval, "approved": copy["approved"], **reason}}
 
 
 def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:

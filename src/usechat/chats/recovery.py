@@ -146,7 +146,7 @@ def is_question_of_recovery(approval: Mapping[str, Any]) -> bool:
 def with_answers_of_recovery(message: UIMessage) -> UIMessage:
     """Return a message whose model is told what a person has answered to questions that were asked by a client tool."""
     answers = {
-        answer.tool_call_id: told(answer.approved)
+        answer.tool_call_id: answer.approved
         for answer in ChatRequest(messages=[message]).approvals
         if is_question_of_recovery({"id": answer.approval_id})
     }
@@ -154,13 +154,21 @@ def with_answers_of_recovery(message: UIMessage) -> UIMessage:
         return message
     parts = cast("list[dict[str, Any]]", message["parts"])
     return cast(
-        "UIMessage", {**message, "parts": [{**part, **answers.get(part.get("toolCallId"), {})} for part in parts]}
+        "UIMessage",
+        {
+            **message,
+            "parts": [
+                told(part, answers[call_id]) if (call_id := part.get("toolCallId")) in answers else part
+                for part in parts
+            ],
+        },
     )
 
 
-def told(approved: bool) -> dict[str, Any]:
-    """Return how a call becomes an error that tells the model whether it may call the tool again."""
-    return {"state": "output-error", "errorText": MAY_CALL_AGAIN if approved else NOT_ALLOWED}
+def told(part: Mapping[str, Any], approved: bool) -> dict[str, Any]:
+    """Return a call as an error that tells the model whether it may call the tool again; no question is left in it."""
+    call = {key: value for key, value in part.items() if key != "approval" or "approved" in value}
+    return {**call, "state": "output-error", "errorText": MAY_CALL_AGAIN if approved else NOT_ALLOWED}
 
 
 def recover(message: UIMessage, finished: int, policy: RecoveryPolicy) -> Recovery:
@@ -212,7 +220,7 @@ def _settled(part: dict[str, Any], policy: RecoveryPolicy) -> dict[str, Any]:
     if _is_denied(part):
         return {**part, "state": "output-denied"}
     if tool_name(part) in policy.replayable:
-        return {**part, **told(approved=True)}
+        return told(part, approved=True)
     if not policy.asks:
         return {**part, "state": "output-error", "errorText": UNKNOWN_OUTCOME}
     if not policy.has_approvals:
