@@ -30,6 +30,8 @@ ATTACHED: FileUIPart = {
     "url": "data:text/plain;base64,aGVsbG8=",
 }
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")  # Litestar configures logging
+
 
 def names_of(page: str) -> dict[str, Any]:
     """Run the Python blocks of a guide as one module, and return the names that it defines."""
@@ -152,7 +154,6 @@ def deactivate(user: Any) -> None:
     user.save()
 
 
-@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("name", APPS)
 def test_an_agent_answers_in_every_web_framework(name: str, apps: dict[str, Any]) -> None:
     headers = {}
