@@ -48,7 +48,7 @@ examples:
   usechat serve app.py:writer app.py:coder
   usechat serve my_app:agent --chats chats.db
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt
-  usechat serve my_app:agent --workers 4 --chats postgresql+asyncpg://localhost/chats
+  usechat serve my_app:agent --workers 4 --chats postgresql+asyncpg:///chats
   usechat serve my_app:agent --workers 4 --redis redis://localhost:6379
   usechat serve my_app:agent --redis redis://localhost:6379 --agents external
 """
