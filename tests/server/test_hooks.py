@@ -161,11 +161,11 @@ async def test_a_plain_on_finish_that_hangs_does_not_keep_the_page_waiting_for_e
     [
         (
             {"titles": lambda _: "x"},
-            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
+            "titles, history, on_feedback, share and mcp_servers are for chats that are stored; give chats, too",
         ),
         (
             {"history": last_messages(1)},
-            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
+            "titles, history, on_feedback, share and mcp_servers are for chats that are stored; give chats, too",
         ),
         (
             {"chats": MemoryChats(), "load": lambda _: []},
