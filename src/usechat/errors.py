@@ -51,6 +51,7 @@ UsechatError
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
+├── RunRewritten                  what was read of a run does not hold any more
 ├── TaskExited                    a task of an agent, or a function such as ``authorize``, called ``sys.exit()``
 ├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
 ├── CannotStart                   a command or an app cannot begin; the text says why
@@ -109,6 +110,7 @@ __all__ = [
     "RequestTimeout",
     "RequestTooLarge",
     "RunLost",
+    "RunRewritten",
     "ShuttingDown",
     "StoreUnreachable",
     "StreamFailed",
@@ -530,6 +532,10 @@ class UnknownEvent(UsechatError):
 
 class RunLost(UsechatError):
     """The worker that owned the run has died, or nothing is left of the run. Raised by ``RunStore.read``."""
+
+
+class RunRewritten(UsechatError):
+    """What was read of a run does not hold any more: who reads it must begin again. Raised by ``RunStore.read``."""
 
 
 class TaskExited(UsechatError):

@@ -4,13 +4,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.part_strategies import continued_messages, part_lists
 from usechat import parts
 from usechat.errors import StreamFailed
-from usechat.parts import Part
+from usechat.parts import Part, Text, ToolInputStart
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
@@ -330,26 +330,36 @@ class Copy:
             grown = grown_parts({"parts": []}, message)
         assert grown is not None
         self._message = message
-        for chunk in self._decoder.receive(b"".join([self._frames.send(part) for part in grown])):
+        self._show(b"".join([self._frames.send(part) for part in grown]))
+
+    def end(self) -> None:
+        self._show(self._frames.close())
+
+    def _show(self, frames: bytes) -> None:
+        for chunk in self._decoder.receive(frames):
             self.builder.receive(chunk)
 
 
-_SHOWN = ("type", "text", "toolCallId", "state", "input", "output", "errorText", "data", "url")
+_SHOWN = ("type", "text", "toolCallId", "state", "approval", "input", "output", "errorText", "data", "url")
 
 
 def shown(message: UIMessage) -> list[dict[str, Any]]:
-    """Return what a page shows of a message: no step that is empty yet, and of a failed call not its input."""
-    ui_parts = message["parts"]
-    while ui_parts and ui_parts[-1]["type"] == "step-start":
-        ui_parts = ui_parts[:-1]
-    return [
-        {key: part.get(key) for key in _SHOWN if not (key == "input" and part.get("state") == "output-error")}
-        for part in ui_parts
+    """Return what a page shows of a message: no steps, of a failed call not its input, and an answer No as a denial."""
+    ui_parts: list[dict[str, Any]] = [
+        {key: part.get(key) for key in _SHOWN} for part in message["parts"] if part["type"] != "step-start"
     ]
+    for part in ui_parts:
+        if part["state"] == "output-error":
+            part["input"] = None
+        if (part["approval"] or {}).get("approved") is False:
+            part["state"] = "output-denied"
+        del part["approval"]
+    return ui_parts
 
 
 @settings(max_examples=100)
 @given(part_lists, st.integers(1, 5))
+@example([ToolInputStart("c1", "search"), Text("so")], 2)
 def test_a_message_that_is_seen_now_and_then_is_the_same_in_the_end(source_parts: list[Part], pause: int) -> None:
     builder, copy = MessageBuilder(sdk="7"), Copy()
     with suppress(StreamFailed):
@@ -358,6 +368,7 @@ def test_a_message_that_is_seen_now_and_then_is_the_same_in_the_end(source_parts
             if number % pause == 0:
                 copy.see(builder.message)
     copy.see(builder.message)
+    copy.end()
     assert shown(copy.builder.message) == shown(builder.message)
 
 

@@ -303,7 +303,8 @@ def unseen_parts(message: Mapping[str, Any], copy: Mapping[str, Any]) -> list[Pa
 def grown_parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part] | None:
     """Return the parts by which a message has grown; ``None`` if something was taken back.
 
-    A text that is still written keeps its lane, so that what follows is more of the same block.
+    A text that is still written keeps its lane, so that what follows is more of the same block. What stands
+    behind the outcome of a call may get a step of its own: the message does not say which of the two came first.
 
     >>> text = {"type": "text", "text": "Hel", "state": "streaming"}
     >>> before = {"parts": [{"type": "step-start"}, text]}

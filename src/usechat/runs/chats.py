@@ -18,14 +18,14 @@ from usechat.chats.recovery import as_continued
 from usechat.chats.remote_readers import RemoteReaders
 from usechat.chats.store import ChatStore
 from usechat.chats.transaction import Claim, Progress
-from usechat.errors import ChatsUnreachable, RunLost, StoreUnreachable
+from usechat.errors import ChatsUnreachable, RunLost, RunRewritten, StoreUnreachable
 from usechat.protocol.parts import Abort, Error, Part
 from usechat.protocol.reframing import grown_parts
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import NO_ENDING, RunInfo, RunState
-from usechat.runs.store import LOST, Rewritten, RunStore
+from usechat.runs.store import LOST, RunStore
 from usechat.runs.turns import QueuedTurn
 
 __all__ = ["ChatRuns", "runs_of"]
@@ -134,13 +134,13 @@ class _GrowingMessage:
         self._frames: FrameStream | None = None
 
     def receive(self, progress: Progress) -> bytes:
-        """Return the frames of what is new in the message. Raises ``Rewritten`` if something was taken back."""
+        """Return the frames of what is new in the message. Raises ``RunRewritten`` if something was taken back."""
         if progress.message is None:
             return b""
         message = _written(progress.message, self._turn)
         grown = grown_parts(self._message, message)
         if grown is None:
-            raise Rewritten
+            raise RunRewritten
         self._message = message
         frames = self._opened(str(message["id"]))
         return b"".join([frames.send(part) for part in grown])

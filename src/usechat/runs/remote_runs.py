@@ -19,7 +19,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from usechat.errors import RunLost, StoreUnreachable
+from usechat.errors import RunLost, RunRewritten, StoreUnreachable
 from usechat.ids import new_id
 from usechat.protocol.chunks import ReasoningStartChunk, TextStartChunk
 from usechat.protocol.reframing import parts_from_chunk
@@ -28,7 +28,7 @@ from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import RunInfo
-from usechat.runs.store import LOST, Rewritten, RunStore
+from usechat.runs.store import LOST, RunStore
 
 __all__ = ["RemoteRun", "RemoteRuns", "failure_after"]
 
@@ -66,7 +66,7 @@ class RemoteRun:
         try:
             while run is not None:
                 run = await self._copy_one(run, store)
-        except Rewritten:
+        except RunRewritten:
             self.log.disconnect_readers()
         except Exception as error:
             if not isinstance(error, RunLost | StoreUnreachable):

@@ -6,14 +6,10 @@ from typing import Any, Final, Protocol
 from usechat.pauses.states import PausedStates
 from usechat.runs.run import RunInfo
 
-__all__ = ["LOST", "Rewritten", "RunStore"]
+__all__ = ["LOST", "RunStore"]
 
 LOST: Final = "The run was lost."
 """What the page shows when the worker that answered has died."""
-
-
-class Rewritten(Exception):
-    """What was read of a run does not hold any more: who reads it must begin again. Raised by ``RunStore.read``."""
 
 
 class RunStore(PausedStates, Protocol):
@@ -83,7 +79,8 @@ class RunStore(PausedStates, Protocol):
     def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield the frames of another worker's run: all so far at once, perhaps ``b""``, then more until its end.
 
-        Raises :class:`~usechat.errors.RunLost` if the run is lost, and ``Rewritten`` if its readers must begin again.
+        Raises :class:`~usechat.errors.RunLost` if the run is lost, and
+        :class:`~usechat.errors.RunRewritten` if its readers must begin again.
         """
         ...
 
