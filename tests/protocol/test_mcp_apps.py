@@ -15,7 +15,7 @@ from usechat.protocol.chunks import (
     ToolInputAvailableChunk,
     ToolOutputAvailableChunk,
 )
-from usechat.protocol.mcp_apps import apps_in, declared_app, is_visible_to
+from usechat.protocol.mcp_apps import apps_in, declared_app, is_visible_to, without_apps
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.reframing import Reframer
 from usechat.protocol.sse import encode_frames
@@ -108,6 +108,16 @@ def test_a_stored_call_keeps_its_app_and_the_model_reads_nothing_of_it() -> None
         for part in model_message["content"]
     ]
     assert "ui://" not in str(content)
+
+
+@pytest.mark.parametrize("sdk", ["5", "7"])
+def test_a_message_that_a_page_brings_names_no_app(sdk: str) -> None:
+    message = message_of(send([p.Text("I look."), CALL, p.ToolResult("c1", 21)], sdk), sdk)
+    question: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "?"}]}
+    without = without_apps(message)
+    assert list(apps_in([question, message, without])) == [NAMED]
+    assert [part.get("output") for part in without["parts"]] == [part.get("output") for part in message["parts"]]
+    assert without_apps(without) is without, "there is nothing to take out"
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,18 @@ def test_a_page_that_is_behind_gets_the_outcomes_and_parts_that_it_lacks() -> No
     assert unseen_parts(message, message) == []
 
 
+def test_a_provider_call_that_waits_beside_another_is_announced_again_when_its_run_is_written_again() -> None:
+    provider_call = parts.ToolCall("c1", "delete", {}, provider_executed=True)
+    frames = frames_of([provider_call, parts.ApprovalRequest("a1", "c1"), parts.ToolCall("c2", "time", {})])
+    again = Reframer("m1", "7").receive(frames)
+    announced = [
+        (chunk.provider_executed, chunk.provider_metadata)
+        for chunk in ChunkDecoder().receive(again)
+        if isinstance(chunk, chunks.ToolInputAvailableChunk) and chunk.tool_call_id == "c1"
+    ]
+    assert announced == [(True, None), (False, {"usechat": {"providerExecuted": True}})]
+
+
 class Copy:
     """A page that is told how a message has grown, and begins again where something was taken back."""
 
