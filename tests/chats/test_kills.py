@@ -9,7 +9,7 @@ from tests.chats.killing import STORES, Servers, Store, draw, tell
 
 pytestmark = pytest.mark.stores
 
-STORIES = 4
+STORIES = 2
 """Stories of one store, which are told at the same time: they wait more than they work."""
 SEED = 1
 
