@@ -1,6 +1,6 @@
 """A server that dies, restarts or is away: what was said stays, what was typed is sent, the answer goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,14 @@ def test_an_answer_goes_on_after_its_process_was_killed_and_the_page_says_so(
         expect(page.get_by_label("Assistant")).to_have_count(1)
 
 
+def deliver_at_once(request: Route) -> None:
+    """Give the page an answer when it is complete."""
+    request.fulfill(response=request.fetch())
+
+
+@pytest.mark.parametrize("deliver", [Route.continue_, deliver_at_once], ids=["piece by piece", "at once"])
 def test_what_is_there_of_a_lost_answer_stays_until_another_try_has_begun(
-    open_page: OpenPage, server: Restarting
+    open_page: OpenPage, server: Restarting, deliver: Callable[[Route], None]
 ) -> None:
     half = "Answer to Lisbon. Half"
     with server.start("passing") as first:
@@ -125,7 +131,7 @@ def test_what_is_there_of_a_lost_answer_stays_until_another_try_has_begun(
         eventually(lambda: page.evaluate("1") == 1 and len(requests) == 1, "it is asked again")
         expect(page.get_by_text(half)).to_be_visible()
         server.let_go_on()
-        requests[0].continue_()
+        deliver(requests[0])
         expect(page.get_by_text(f"{half} and whole.")).to_be_visible()
         wait_until_idle(page)
         expect(page.get_by_label("Assistant")).to_have_count(1)

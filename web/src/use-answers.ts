@@ -353,8 +353,10 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }, []);
 
   useEffect(() => {
-    // The new answer has begun in the place of what was kept. A resume keeps it until its end: it may break again.
-    if (chat.status === "streaming" && !resuming.current) setHeld(undefined);
+    // The new answer has begun in the place of what was kept, or has arrived as a whole, so that nobody saw it begin. A
+    // resume keeps it until its end: it may break again.
+    const arrived = chat.status === "ready" && latest.current.chat.messages.at(-1)?.role === "assistant";
+    if ((chat.status === "streaming" || arrived) && !resuming.current) setHeld(undefined);
   }, [chat.status]);
 
   const wasBusy = useRef(false);
