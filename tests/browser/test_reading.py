@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.agent import DOCUMENT, DRAWN_DIAGRAMS, LONG_CODE, MARKDOWN, PICTURE, SOURCE_DIAGRAMS
-from tests.browser.chatting import ask, clipboard, expect, expect_copied, wait_until_idle
+from tests.browser.chatting import ask, clipboard, expect, expect_copied, settle, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.markdown_texts import DEEP
 from tests.conformance.served import eventually
@@ -66,6 +66,17 @@ def follows_the_wheel(page: Page, box: Locator) -> bool:
     box.hover()
     page.mouse.wheel(120, 0)
     return bool(box.evaluate("box => box.scrollLeft > 0"))
+
+
+def test_the_input_keeps_its_focus_when_the_window_gets_narrow(open_page: OpenPage) -> None:
+    page = open_page()
+    page.locator("#prompt").focus()
+    page.evaluate("document.querySelector('#prompt').addEventListener('blur', () => (window.hasBlurred = true))")
+    page.set_viewport_size({"width": 700, "height": 860})
+    expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+    settle(page)
+    assert page.evaluate("window.hasBlurred") is None
+    expect(page.locator("#prompt")).to_be_focused()
 
 
 def test_wide_code_and_a_wide_table_follow_the_wheel(open_page: OpenPage) -> None:

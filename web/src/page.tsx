@@ -49,10 +49,15 @@ export function Page({ settings, visit, away, signOut }: Props) {
   }, []);
   const hasFlow = states[id ?? ""]?.hasFlow ?? false;
   const title = list.chats.find((chat) => chat.id === id)?.title;
+  const [wasWide, setWasWide] = useState(wide);
+  if (wide !== wasWide) {
+    // Not in an effect: the list would cover what has the focus, and take it away, before it is hidden.
+    setWasWide(wide);
+    setListed(wide);
+  }
   /** On a narrow screen the list lies over everything else, which cannot be reached meanwhile. */
   const covered = listed && !wide;
 
-  useEffect(() => setListed(wide), [wide]);
   useEffect(() => {
     if (!id) showChat(openNewChat(), "replace");
   }, [id]);
