@@ -251,8 +251,9 @@ def test_an_approved_turn_goes_on_after_kill_9_of_the_web_process(
     assert (tmp_path / "notes").read_text(encoding="utf-8").splitlines() == ["book Oslo", "request 2"]
 
 
-def test_another_web_process_takes_over(server: TemporalServer, browser: Browser, tmp_path: Path) -> None:
-    release, chat_id = NEWEST[-1], "two-processes"
+@pytest.mark.parametrize("release", NEWEST)
+def test_another_web_process_takes_over(release: str, server: TemporalServer, browser: Browser, tmp_path: Path) -> None:
+    chat_id = f"two-processes-{release}"
     site = Site(tmp_path, server.address, "Gated", release)
     (tmp_path / "second").mkdir()
     with postgres_server() as postgres:
