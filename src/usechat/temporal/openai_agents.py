@@ -178,6 +178,7 @@ def agent_tool(
     ``options`` are further arguments of ``Agent.as_tool``.
 
     >>> from agents import Agent
+    >>> from usechat.temporal import WorkflowAnswer
     >>> def assistant(answer: WorkflowAnswer) -> Agent:  # in @workflow.run
     ...     research = agent_tool(Agent(name="researcher"), answer, "research", "Asks a researcher.")
     ...     return Agent(name="assistant", tools=[research])
