@@ -11,7 +11,6 @@ import pytest
 
 from tests.chats.sharing import SharingServer
 from tests.chats.talking import user
-from tests.postgres_server import postgres_server
 from tests.server.sockets import Body
 from usechat.chats import SqlChats
 from usechat.ids import new_id
@@ -23,19 +22,6 @@ from usechat.server import Settings
 pytestmark = pytest.mark.stores
 
 PATIENCE: Final = 60
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    with postgres_server() as url:
-        asyncio.run(migrate(url))
-        yield url
-
-
-async def migrate(url: str) -> None:
-    store = SqlChats(url)
-    await store.migrate()
-    await store.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,12 @@
 """Signals between the instances of a database, and the readers that an answer has in other processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import pytest
 from sqlalchemy import text
 
-from tests.postgres_server import postgres_server
 from usechat.chats import SqlChats
 from usechat.chats.remote_readers import RemoteReaders
 from usechat.chats.signals import Signals
@@ -118,19 +117,6 @@ async def test_a_reader_that_is_silent_for_a_lease_is_forgotten(network: Network
             async with asyncio.timeout(PATIENCE):
                 while owner.is_read("r1"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    with postgres_server() as url:
-        asyncio.run(migrate(url))
-        yield url
-
-
-async def migrate(url: str) -> None:
-    store = SqlChats(url)
-    await store.migrate()
-    await store.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """kill -9 at any moment, and the answer goes on: finished steps are not asked again, and no tool runs twice."""
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ import pytest
 
 from tests.chats.surviving import SurvivingServer
 from tests.chats.talking import user
-from tests.postgres_server import postgres_server
 from tests.server.process import eventually
 from usechat.chats import SqlChats
 from usechat.ids import new_id
@@ -30,19 +28,6 @@ pytestmark = pytest.mark.stores
 Start = Callable[..., SurvivingServer]
 CONSENT: Final = Settings(sdk="7", after_crash="continue")
 QUESTION: Final = {"id": "c1", "messages": [user("u1", "Go")]}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    with postgres_server() as url:
-        asyncio.run(migrate(url))
-        yield url
-
-
-async def migrate(url: str) -> None:
-    store = SqlChats(url)
-    await store.migrate()
-    await store.close()
 
 
 @pytest.fixture
