@@ -39,7 +39,7 @@ const inOrderOfSource = {
 
 /**
  * Smaller grammars. JSX and TSX have that of JavaScript, but for the names of their scopes. C++ has a second one of 300 kB for the
- * bodies of macros: without it, their words and literals are coloured.
+ * bodies of macros: without it, their words and literals are coloured. Half of the first one is what it says several times.
  */
 const smallGrammars = {
   name: "small-grammars",
@@ -49,7 +49,7 @@ const smallGrammars = {
     if (name === "jsx") return likeJavaScript(name, "js.jsx");
     if (name === "tsx") return likeJavaScript(name, "tsx");
     if (name === "cpp-macro") return "export default []";
-    return name === "cpp" ? withoutMacros(code) : undefined;
+    return name === "cpp" ? withoutRepetitions(withoutMacros(code)) : undefined;
   },
 };
 
@@ -66,6 +66,47 @@ function withoutMacros(code: string): string {
   const rules = ["control_flow_keywords", "language_constants", "number_literal", "string_context", "wordlike_operators"];
   const includes = rules.map((rule) => include.replace("source.cpp.embedded.macro", `#${rule}`));
   return code.replace(embedded, "").replace(include, includes.join());
+}
+
+/** Write each object and each long text that a grammar has several times once. In its place stands `{"$": number}`. */
+function withoutRepetitions(code: string): string {
+  const literal = /JSON\.parse\((".*")\)/.exec(code)?.[1];
+  if (literal === undefined || literal.includes(String.raw`\"$\":`)) throw new Error("Shiki has another grammar of C++ than 4.6.0");
+  const counts = new Map<string, number>();
+  const shared: unknown[] = [];
+  const numbers = new Map<string, number>();
+  const count = (value: unknown): void => {
+    if (!isLong(value)) return;
+    const text = JSON.stringify(value);
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+    if (typeof value === "object") Object.values(value).forEach(count);
+  };
+  const write = (value: unknown): unknown => {
+    const text = isLong(value) ? JSON.stringify(value) : "";
+    if ((counts.get(text) ?? 0) < 3) return inner(value);
+    if (!numbers.has(text)) numbers.set(text, shared.push(inner(value)) - 1);
+    return { $: numbers.get(text) };
+  };
+  const inner = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(write);
+    if (typeof value !== "object" || value === null) return value;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, write(each)]));
+  };
+  const grammar: unknown = JSON.parse(JSON.parse(literal));
+  count(grammar);
+  const written = JSON.stringify(JSON.stringify({ grammar: write(grammar), shared }));
+  return `${code.replace(`JSON.parse(${literal})`, () => `read(packed.grammar)`).replace("const lang", `const packed = JSON.parse(${written});
+const lang`)}
+function read(value) {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(read);
+  if ("$" in value) return read(packed.shared[value.$]);
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, read(each)]));
+}`;
+}
+
+function isLong(value: unknown): value is object | string {
+  return (typeof value === "object" && value !== null) || (typeof value === "string" && value.length > 40);
 }
 
 /** Writes the licences of a worker's packages: `build.license` knows those of the page alone. */
