@@ -160,7 +160,9 @@ def test_what_chats_cannot_share_is_refused_and_what_is_nothing_to_ask_too() -> 
     with ScriptedModel([]) as model:
         assert crewai.source_of(agent_of(model)) is not None
         assert crewai.source_of("a text") is None
-        with pytest.raises(CannotAnswer, match=r"Greeting is a flow of CrewAI.*give its class, Greeting, or a function that makes one"):
+        with pytest.raises(
+            CannotAnswer, match=r"Greeting is a flow of CrewAI.*give its class, Greeting, or a function that makes one"
+        ):
             as_source(flow_of(model))
         with pytest.raises(CannotAnswer, match=r"this Agent of CrewAI has a memory.*give a function"):
             as_source(agent_of(model, memory=True))

@@ -26,7 +26,14 @@ examples:
   OPENAI_API_KEY=… usechat demo --model openai:gpt-5
 """
 _TARGET: Final = "usechat.demo.app:guide"
-_NEEDED: Final = {"pyyaml": "yaml", "jsonata-python": "jsonata", "pydantic-ai-slim": "pydantic_ai"}
+_NEEDED: Final = {
+    "pyyaml": "yaml",
+    "jsonata-python": "jsonata",
+    "pydantic-ai-slim": "pydantic_ai",
+    "sqlalchemy": "sqlalchemy",
+    "aiosqlite": "aiosqlite",
+    "alembic": "alembic",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
