@@ -33,6 +33,7 @@ from tests.chats.dying import FORKS
 from tests.postgres_server import postgres_server
 from tests.redis_server import SERVERS, redis_server
 from usechat.chats import SqlChats
+from usechat.chats.recovery import is_question_of_recovery
 from usechat.client import Chat
 from usechat.errors import UsechatError
 from usechat.protocol.ui_messages import UIMessage, text_of
@@ -481,13 +482,30 @@ def _problems(story: Story, stage: _Stage, model: ScriptedModel) -> Iterator[str
         yield f"the answer is {outcome}: {text!r}"
     if not (text == _WHOLE if outcome == "finished" else _WHOLE.startswith(text)):
         yield f"the text is {text!r}"
-    if stage.has_read_all and _content(stage.shown) != _content(stage.first["messages"]):
+    if stage.has_read_all and _content(stage.shown) != _content(_as_answered(stage.first["messages"], stage.shown)):
         yield f"the page shows {stage.shown}, stored is {stage.first['messages']}"
     if text_of(stage.page.loaded["messages"][-1]) != "More.":
         yield f"the chat does not go on: {stage.page.loaded}"
     if _TROUBLE in stage.logs:
         yield "a process has logged an exception"
     validate_messages(stage.page.loaded["messages"], sdk="7")
+
+
+def _as_answered(stored: Sequence[Any], shown: Sequence[Any]) -> list[Any]:
+    """Return the stored messages with the questions about a crash as the page has answered them.
+
+    The model is told the answer by an error of the call, and the page until its next load by nothing.
+    """
+    answered = {
+        part["toolCallId"]: part
+        for message in shown
+        for part in message["parts"]
+        if is_question_of_recovery(part.get("approval") or {})
+    }
+    return [
+        {**message, "parts": [answered.get(part.get("toolCallId"), part) for part in message["parts"]]}
+        for message in stored
+    ]
 
 
 def _content(messages: Sequence[Any]) -> list[Any]:
