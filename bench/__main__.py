@@ -84,7 +84,10 @@ def write(name: str, results: Any, report: str, chart: str, summary: str) -> Non
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replace what a page says of the latest run of a part."""
     block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=<!-- end -->)", re.DOTALL)
-    page.write_text(block.sub(lambda _: f"{text}\n", page.read_text(encoding="utf-8")), encoding="utf-8")
+    changed, count = block.subn(lambda _: f"{text}\n", page.read_text(encoding="utf-8"))
+    if count != 1:
+        raise ValueError(f"{page} has {count} blocks for the latest run of {name}, and needs one")
+    page.write_text(changed, encoding="utf-8")
 
 
 def core(*, quick: bool) -> None:

@@ -300,6 +300,22 @@ def test_tables_of_ours_in_other_shapes() -> None:
     )
 
 
+def test_a_page_without_a_block_for_a_part_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("<!-- latest core run -->\nold\n<!-- end -->\n")
+    with pytest.raises(ValueError, match=r"README.md has 0 blocks for the latest run of server, and needs one"):
+        replace_block(page, "server", "new")
+    assert "old" in page.read_text()
+
+
+@pytest.mark.parametrize("results", sorted((ROOT / "bench" / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_the_page_of_the_benchmark_has_a_block_for_every_part(results: Path, tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text((ROOT / "bench" / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    replace_block(page, results.stem, "a new run")
+    assert page.read_text(encoding="utf-8").count("a new run") == 1
+
+
 def test_the_page_for_operators_gets_the_capacity(tmp_path: Path) -> None:
     page = tmp_path / "operate.md"
     page.write_text("before\n<!-- latest server run -->\nold\n<!-- end -->\nafter\n")
