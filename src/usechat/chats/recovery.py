@@ -152,17 +152,11 @@ def with_answers_of_recovery(message: UIMessage) -> UIMessage:
     }
     if not answers:
         return message
-    parts = cast("list[dict[str, Any]]", message["parts"])
-    return cast(
-        "UIMessage",
-        {
-            **message,
-            "parts": [
-                told(part, answers[call_id]) if (call_id := part.get("toolCallId")) in answers else part
-                for part in parts
-            ],
-        },
-    )
+    parts = [
+        told(part, answers[part["toolCallId"]]) if part.get("toolCallId") in answers else part
+        for part in cast("list[dict[str, Any]]", message["parts"])
+    ]
+    return cast("UIMessage", {**message, "parts": parts})
 
 
 def told(part: Mapping[str, Any], approved: bool) -> dict[str, Any]:
