@@ -39,13 +39,13 @@ class Killer:
             await self._tell(next(stories))
 
     async def _tell(self, story: Story) -> None:
-        told = await tell(story, self._servers)
-        self._faults += told.faults
+        end = await tell(story, self._servers)
+        self._faults += end.faults
         self._stories += 1
         name = f"SEED={story.seed} KILLS_STORES={story.store}"
-        if told.problems:
+        if end.problems:
             self.failures.append(name)
-            self._write("\n".join([f"{name}: {story}", *told.problems, told.logs]))
+            self._write("\n".join([f"{name}: {story}", *end.problems, end.logs]))
         self._write(f"{self._stories} stories, {self._faults} of {self._kills} kills, {len(self.failures)} failures")
 
     def _write(self, text: str) -> None:

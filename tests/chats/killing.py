@@ -153,9 +153,9 @@ class _ReadingModel(ScriptedModel):
         known = set(_effects_in(items[begin:]))
         for text, effects in STEPS:
             calls = [ModelCall("act", {"what": effect}, self._new_id()) for effect in effects if effect not in known]
-            if calls or not effects:  # a text is said before its calls: if there is one of them, it was said
-                said = text.partition("i") if len(calls) == len(effects) else ""
-                return ModelAnswer(text=said, calls=calls, pause=_PAUSE)
+            if calls or not effects:  # a text comes before its calls: if there is one of them, it was said
+                words = text.partition("i") if len(calls) == len(effects) else ""
+                return ModelAnswer(text=words, calls=calls, pause=_PAUSE)
         raise AssertionError("the last step has no effects")
 
 

@@ -31,6 +31,6 @@ def test_a_seed_draws_the_same_story_each_time(store: Store) -> None:
 
 async def test_an_answer_whose_processes_live_ends_well(servers: Servers, store: Store) -> None:
     story = msgspec.structs.replace(draw(1, store), faults=())
-    told = await tell(story, servers)
-    assert not told.problems, f"{story}\n{told.problems}\n{told.logs}"
-    assert told.faults == 0
+    end = await tell(story, servers)
+    assert not end.problems, f"{story}\n{end.problems}\n{end.logs}"
+    assert end.faults == 0

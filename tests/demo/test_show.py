@@ -25,13 +25,13 @@ def answer_of(message: dict[str, Any], tool: str, **fields: Any) -> dict[str, An
 def code_of(message: dict[str, Any]) -> str:
     """The Python that a message shows at its end; it is Python, and the link beside it leads to a section."""
     ending = texts(message)[-1].rpartition("The Python behind it")[2]
-    found = re.fullmatch(r" \(\[documentation\]\(docs/([^)]+)\)\):\n\n```python\n(.+)\n```", ending, re.DOTALL)
-    assert found is not None
-    page, _, anchor = found[1].partition("#")
+    match = re.fullmatch(r" \(\[documentation\]\(docs/([^)]+)\)\):\n\n```python\n(.+)\n```", ending, re.DOTALL)
+    assert match is not None
+    page, _, anchor = match[1].partition("#")
     assert page in documentation().pages
-    assert not anchor or found[1] in [section.id for section in documentation().sections]
-    compile(found[2], "scene", "exec")
-    return found[2]
+    assert not anchor or match[1] in [section.id for section in documentation().sections]
+    compile(match[2], "scene", "exec")
+    return match[2]
 
 
 async def weekend(*, approved: bool) -> dict[str, Any]:

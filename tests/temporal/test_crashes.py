@@ -72,10 +72,10 @@ async def test_text_that_a_dead_worker_began_is_replaced(
     server: TemporalServer, workers: Workers, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
-    said = await killed_when("request 1", await page(server, workers, "text"), workers, notes, delay=0.2)
-    assert said.texts == TEXTS
-    assert '"type":"reset-step"' in said.text
-    assert said.outcomes == [{"celsius": 21}, "booked"]
+    answer = await killed_when("request 1", await page(server, workers, "text"), workers, notes, delay=0.2)
+    assert answer.texts == TEXTS
+    assert '"type":"reset-step"' in answer.text
+    assert answer.outcomes == [{"celsius": 21}, "booked"]
     assert lines(notes) == ["request 0", "weather Oslo", "request 1", "request 1", "book Oslo", "request 2"]
 
 
@@ -83,15 +83,15 @@ async def test_a_tool_that_may_have_run_is_not_run_again(
     server: TemporalServer, workers: Workers, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
-    said = await killed_when("book Oslo", await page(server, workers, "tool"), workers, notes, tool_delay=2)
-    assert (said.texts, said.outcomes) == (TEXTS, [{"celsius": 21}, UNKNOWN_OUTCOME])
+    answer = await killed_when("book Oslo", await page(server, workers, "tool"), workers, notes, tool_delay=2)
+    assert (answer.texts, answer.outcomes) == (TEXTS, [{"celsius": 21}, UNKNOWN_OUTCOME])
     assert lines(notes) == ["request 0", "weather Oslo", "request 1", "book Oslo", "request 2"]
 
 
 async def test_a_replayable_tool_runs_again(server: TemporalServer, workers: Workers, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    said = await killed_when("weather Oslo", await page(server, workers, "again"), workers, notes, tool_delay=2)
-    assert (said.texts, said.outcomes) == (TEXTS, [{"celsius": 21}, "booked"])
+    answer = await killed_when("weather Oslo", await page(server, workers, "again"), workers, notes, tool_delay=2)
+    assert (answer.texts, answer.outcomes) == (TEXTS, [{"celsius": 21}, "booked"])
     assert lines(notes) == ["request 0", "weather Oslo", "weather Oslo", "request 1", "book Oslo", "request 2"]
 
 

@@ -72,19 +72,19 @@ def assistants(
 async def test_text_and_a_tool_that_is_an_activity(server: TemporalServer, tmp_path: Path) -> None:
     with assistants(server, "text", tmp_path, [WEATHER, "It is warm."]) as running:
         running.start()
-        said = await (await running.page()).ask("To Oslo")
-    assert said.texts == ["I look at the weather.", "It is warm."]
-    assert said.outcomes == ["21 degrees in Oslo"]
-    assert '"usage"' in said.text
+        answer = await (await running.page()).ask("To Oslo")
+    assert answer.texts == ["I look at the weather.", "It is warm."]
+    assert answer.outcomes == ["21 degrees in Oslo"]
+    assert '"usage"' in answer.text
 
 
 async def test_a_tool_that_raises_fails_alone(server: TemporalServer, tmp_path: Path) -> None:
     script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("broken", {}, "c1")]), "I cannot."]
     with assistants(server, "broken", tmp_path, script) as running:
         running.start()
-        said = await (await running.page()).ask("Try")
-    assert (said.texts, said.outcomes) == (["I cannot."], [TOOL_FAILED])
-    assert "secret" not in said.text
+        answer = await (await running.page()).ask("Try")
+    assert (answer.texts, answer.outcomes) == (["I cannot."], [TOOL_FAILED])
+    assert "secret" not in answer.text
 
 
 async def test_half_an_answer_of_the_model_is_replaced(server: TemporalServer, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ async def test_half_an_answer_of_the_model_is_replaced(server: TemporalServer, t
         await asyncio.sleep(2)
         worker.kill()
         running.start()
-        said = await asking
-    assert '"type":"reset-step"' in said.text
-    assert (said.texts, said.outcomes) == (["I look at the weather.", "It is warm."], ["21 degrees in Oslo"])
+        answer = await asking
+    assert '"type":"reset-step"' in answer.text
+    assert (answer.texts, answer.outcomes) == (["I look at the weather.", "It is warm."], ["21 degrees in Oslo"])
     assert lines(running.notes) == ["weather Oslo"]
 
 
@@ -110,9 +110,9 @@ async def test_the_workflow_waits_for_an_approval(allowed: bool, server: Tempora
         asked = await page.ask("Delete a.txt")
         [call] = [part for part in asked.parts if part["type"] == "tool-delete"]
         assert call["state"] == "approval-requested"
-        said = await page.decide(asked, approved=allowed)
-    assert said.written == "That was it."
-    assert ("a.txt is gone" in said.text, '"tool-output-denied"' in said.text) == (allowed, not allowed)
+        answer = await page.decide(asked, approved=allowed)
+    assert answer.written == "That was it."
+    assert ("a.txt is gone" in answer.text, '"tool-output-denied"' in answer.text) == (allowed, not allowed)
 
 
 async def test_an_agent_hands_over(server: TemporalServer, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ async def test_an_agent_hands_over(server: TemporalServer, tmp_path: Path) -> No
     with assistants(server, "handoff", tmp_path, [handoff, "I know it.", "I still know it."]) as running:
         running.start()
         page = await running.page()
-        said = await page.ask("Who knows?")
-        again = await page.ask("And now?", messages=[question("Who knows?"), shown(said), question("And now?")])
-    assert (said.texts, said.outcomes) == (["I know it."], [{"assistant": "expert"}])
-    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
-    order = [part["type"] for part in said.parts if part["type"] != "step-start"]
+        answer = await page.ask("Who knows?")
+        again = await page.ask("And now?", messages=[question("Who knows?"), shown(answer), question("And now?")])
+    assert (answer.texts, answer.outcomes) == (["I know it."], [{"assistant": "expert"}])
+    assert [part["data"] for part in answer.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
+    order = [part["type"] for part in answer.parts if part["type"] != "step-start"]
     assert order == ["tool-transfer_to_expert", "data-agent", "text"]
     assert again.texts == ["I still know it."]
     assert [part["id"] for part in again.parts if part["type"] == "data-agent"] == ["agent-expert"]
@@ -141,9 +141,9 @@ async def test_half_an_answer_of_an_agent_that_took_over_is_replaced(server: Tem
         await asyncio.sleep(1)
         worker.kill()
         running.start()
-        said = await asking
-    assert (said.texts, said.outcomes) == (["I know."], [{"assistant": "expert"}])
-    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
+        answer = await asking
+    assert (answer.texts, answer.outcomes) == (["I know."], [{"assistant": "expert"}])
+    assert [part["data"] for part in answer.parts if part["type"] == "data-agent"] == [{"name": "expert"}]
 
 
 async def test_an_agent_that_is_a_tool_has_a_lane(server: TemporalServer, tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ async def test_an_agent_that_is_a_tool_has_a_lane(server: TemporalServer, tmp_pa
     ]
     with assistants(server, "agent-tool", tmp_path, script) as running:
         running.start()
-        said = await (await running.page()).ask("To Oslo")
-    assert said.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
-    assert said.outcomes == ["The researcher knows.", "21 degrees in Oslo"]
-    beside = [part["text"] for part in said.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
+        answer = await (await running.page()).ask("To Oslo")
+    assert answer.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
+    assert answer.outcomes == ["The researcher knows.", "21 degrees in Oslo"]
+    beside = [part["text"] for part in answer.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
     assert beside == ["I look at the weather.", "The researcher knows."]
-    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]
+    assert [part["data"] for part in answer.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]
 
 
 async def test_a_tool_whose_worker_dies_is_not_run_again(server: TemporalServer, tmp_path: Path) -> None:
@@ -171,6 +171,6 @@ async def test_a_tool_whose_worker_dies_is_not_run_again(server: TemporalServer,
         await until(lambda: lines(running.notes) == ["book Oslo"])
         worker.kill()
         running.start()
-        said = await asking
-    assert (said.texts, said.outcomes) == (["Who knows?"], [UNKNOWN_OUTCOME])
+        answer = await asking
+    assert (answer.texts, answer.outcomes) == (["Who knows?"], [UNKNOWN_OUTCOME])
     assert lines(running.notes) == ["book Oslo"]

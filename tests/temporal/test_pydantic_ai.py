@@ -63,19 +63,19 @@ def assistants(
 async def test_text_and_two_tools(server: TemporalServer, tmp_path: Path) -> None:
     with assistants(server, "pydantic", tmp_path, [WEATHER, BOOK, "It is booked."]) as running:
         running.start()
-        said = await (await running.page()).ask("To Oslo")
-    assert said.texts == ["I look at the weather.", "Now I book.", "It is booked."]
-    assert said.outcomes == [{"celsius": 21}, "booked Oslo"]
-    assert '"usage"' in said.text
+        answer = await (await running.page()).ask("To Oslo")
+    assert answer.texts == ["I look at the weather.", "Now I book.", "It is booked."]
+    assert answer.outcomes == [{"celsius": 21}, "booked Oslo"]
+    assert '"usage"' in answer.text
 
 
 async def test_a_tool_that_raises_fails_alone(server: TemporalServer, tmp_path: Path) -> None:
     script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("broken", {}, "c1")]), "I cannot."]
     with assistants(server, "pydantic-broken", tmp_path, script) as running:
         running.start()
-        said = await (await running.page()).ask("Try")
-    assert (said.texts, said.outcomes) == (["I cannot."], [TOOL_FAILED])
-    assert "secret" not in said.text
+        answer = await (await running.page()).ask("Try")
+    assert (answer.texts, answer.outcomes) == (["I cannot."], [TOOL_FAILED])
+    assert "secret" not in answer.text
 
 
 async def test_half_an_answer_of_the_model_is_replaced(server: TemporalServer, tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ async def test_half_an_answer_of_the_model_is_replaced(server: TemporalServer, t
         await asyncio.sleep(2)
         worker.kill()
         running.start()
-        said = await asking
-    assert '"type":"reset-step"' in said.text
-    assert (said.texts, said.outcomes) == (["I look at the weather.", "It is warm."], [{"celsius": 21}])
+        answer = await asking
+    assert '"type":"reset-step"' in answer.text
+    assert (answer.texts, answer.outcomes) == (["I look at the weather.", "It is warm."], [{"celsius": 21}])
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_a_tool_whose_worker_dies(
         await until(lambda: lines(running.notes) == notes[:1])
         worker.kill()
         running.start()
-        said = await asking
-    assert (said.texts[-1], said.outcomes) == ("Done.", [outcome])
+        answer = await asking
+    assert (answer.texts[-1], answer.outcomes) == ("Done.", [outcome])
     assert lines(running.notes) == notes
 
 
@@ -126,8 +126,8 @@ async def test_an_approval_starts_the_next_workflow(allowed: bool, server: Tempo
         asked = await page.ask("Delete a.txt")
         [call] = [part for part in asked.parts if part["type"] == "tool-delete"]
         assert call["state"] == "approval-requested"
-        said = await page.decide(asked, approved=allowed)
-    assert said.written == "That was it."
+        answer = await page.decide(asked, approved=allowed)
+    assert answer.written == "That was it."
     assert lines(running.notes) == (["delete a.txt"] if allowed else [])
 
 
@@ -140,9 +140,9 @@ async def test_an_agent_that_a_tool_runs_has_a_lane(server: TemporalServer, tmp_
     ]
     with assistants(server, "pydantic-agent-tool", tmp_path, script) as running:
         running.start()
-        said = await (await running.page()).ask("To Oslo")
-    assert said.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
-    assert said.outcomes == ["The researcher knows.", {"celsius": 21}]
-    beside = [part["text"] for part in said.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
+        answer = await (await running.page()).ask("To Oslo")
+    assert answer.texts == ["I ask.", "I look at the weather.", "The researcher knows.", "It is warm."]
+    assert answer.outcomes == ["The researcher knows.", {"celsius": 21}]
+    beside = [part["text"] for part in answer.parts if part.get("providerMetadata") == {"usechat": {"inTool": True}}]
     assert beside == ["I look at the weather.", "The researcher knows."]
-    assert [part["data"] for part in said.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]
+    assert [part["data"] for part in answer.parts if part["type"] == "data-agent"] == [{"name": "researcher"}]

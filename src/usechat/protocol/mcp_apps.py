@@ -95,11 +95,11 @@ def without_apps(message: UIMessage) -> UIMessage:
 
 
 def _without_app(part: Any) -> Any:
-    kept = dict(part)
+    call = dict(part)
     for key in ("callProviderMetadata", "toolMetadata"):
         if isinstance(part.get(key), Mapping):
-            kept[key] = {name: value for name, value in part[key].items() if name not in ("mcp", "app")}
-    return kept
+            call[key] = {name: value for name, value in part[key].items() if name not in ("mcp", "app")}
+    return call
 
 
 def apps_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
