@@ -54,7 +54,7 @@ from usechat.protocol.parts import (
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.ui_messages import text_of
 from usechat.sources import parts_of
-from usechat.turn import WAIT_SECONDS, AgentInfo, PageQuestion, Turn, TurnContext, current_context, thread_id
+from usechat.turn import WAIT_SECONDS, AgentInfo, PageQuestion, Turn, current_context, thread_id
 
 __all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
@@ -133,7 +133,7 @@ class ClaudeSource(FrameworkSource[Any]):
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run Claude Code on the turn."""
         conversation.refuse_answers(turn)
-        permissions = _Permissions(current_context(), self._wait_seconds)
+        permissions = _Permissions(turn, self._wait_seconds)
         message_id = new_id()
         yield AnswerStarted(message_id)
         options = await for_turn(self._claude, turn)
@@ -239,8 +239,9 @@ class StreamedMessages:
 class _Permissions:
     """Asks the page for permissions, when the message that makes the calls is complete."""
 
-    def __init__(self, context: TurnContext, wait_seconds: float) -> None:
-        self._context = context
+    def __init__(self, turn: Turn, wait_seconds: float) -> None:
+        self._turn = turn
+        self._context = current_context()
         self._wait_seconds = wait_seconds
         self._messages = StreamedMessages()
 
@@ -250,6 +251,8 @@ class _Permissions:
         await self._messages.complete()
         show = partial(self._context.feed, PermissionAsked(call_id, name, tool_input))
         answer = await self._context.ask(PageQuestion(call_id, show, wait_seconds=self._wait_seconds))
+        if self._turn.stopped:  # a plain refusal would be told to the model, which is paid for and read by nobody
+            return sdk().PermissionResultDeny(message=_DENIED, interrupt=True)
         if not isinstance(answer, ApprovalAnswer):
             return permission(approved=False)
         if not answer.approved:
