@@ -286,9 +286,12 @@ class Turn:
     def approvals(self) -> list[ApprovalAnswer]:
         """The user's answers to approval requests; each was asked for, and its call has not changed.
 
-        Half an emoji (a lone surrogate) in a reason, which no model takes, is replaced.
+        Half an emoji (a lone surrogate) in a reason or an edited input, which no model takes, is replaced.
         """
-        return [msgspec.structs.replace(each, reason=encodable(each.reason)) for each in self.request.approvals]
+        return [
+            msgspec.structs.replace(each, reason=encodable(each.reason), edited_input=encodable(each.edited_input))
+            for each in self.request.approvals
+        ]
 
     @property
     def stopped(self) -> bool:

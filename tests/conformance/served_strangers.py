@@ -99,7 +99,7 @@ def check(row: Stranger, name: str, server: Server, browser: Browser) -> None:
     page = browser.open(release, server.url, chat_id=f"{name}-{id(row)}", automatic=automatic)
     for text, expected in row.turns:
         page.call("sendMessage", {"text": text}, {"body": {"agent": name}})
-        view = _answered(page, row.output)
+        view = _answered(page, row)
         if expected == FAILS:
             assert view["status"] == "error", view
             assert "hunter2" not in str(view), view
@@ -113,14 +113,16 @@ def check(row: Stranger, name: str, server: Server, browser: Browser) -> None:
         assert counts == row.requests, counts
 
 
-def _answered(page: Page, output: object) -> View:
+def _answered(page: Page, row: Stranger) -> View:
     """Approve and answer what the page is asked, until the turn is over."""
     while waiting := _waiting(view := page.settled()):
         if waiting["state"] == "approval-requested":
-            page.call("addToolApprovalResponse", {"id": waiting["approval"]["id"], "approved": True})
+            approval_id = waiting["approval"]["id"]
+            body = {} if row.edited is None else {"editedInputs": {approval_id: row.edited}}
+            page.call("addToolApprovalResponse", {"id": approval_id, "approved": True, "options": {"body": body}})
         else:
             tool = waiting["type"].removeprefix("tool-")
-            page.call("addToolOutput", {"tool": tool, "toolCallId": waiting["toolCallId"], "output": output})
+            page.call("addToolOutput", {"tool": tool, "toolCallId": waiting["toolCallId"], "output": row.output})
         page.until(lambda view, waiting=waiting: _waiting(view) != waiting)  # type: ignore[misc]
     return view
 

@@ -9,6 +9,7 @@ from usechat.testing import ModelAnswer, ModelCall
 Said: TypeAlias = ModelAnswer | str
 FAILS: Final = ["An error occurred."]
 REFUSAL: Final = ModelAnswer(text="I cannot help with that.", is_refused=True)
+ROME: Final = {"city": "Rome"}
 CITY: Final = {"name": "Paris"}
 HANDED_OVER: Final = (
     "Agent bob is now handling the request due to the following reason: He knows..\n"
@@ -31,6 +32,8 @@ class Stranger:
     turns: Sequence[tuple[str, Sequence[object]]]
     output: object = None
     """What the page answers to a call that waits for it, and then posts by itself."""
+    edited: object = None
+    """The input with which a person approves a call, if it is not the one that was asked about."""
     requests: Sequence[int] = field(default=())
     """How many messages the model was sent in each request, where that shows what is remembered."""
 
@@ -64,6 +67,7 @@ LANGGRAPH: Final = [
     Stranger("structured", ['{"name": "Paris"}'], [("Where?", ['{"name": "Paris"}', CITY])]),
     Stranger("mcp_blocks", [call("blocks", city="Paris"), "Sunny."], [("Hi", ["sunny in Paris", "Sunny."])]),
     Stranger("approval", [call("weather", city="Paris"), "Sunny."], [("Hi", ["sunny in Paris", "Sunny."])]),
+    Stranger("editing", [call("weather", city="Paris"), "Sunny."], [("Hi", ["sunny in Rome", "Sunny."])], edited=ROME),
     Stranger("question", [], [("Hi", [{"question": "Sure?"}, "Yes.", "You said Yes.."])], output="Yes."),
     Stranger("custom_data", ["Done."], [("Hi", [{"progress": 50}, "Done."])]),
     Stranger("subgraph", ["Done."], [("Hi", [{"progress": 50}, "[inner]", "Done."])]),

@@ -27,9 +27,9 @@ def parse(*messages: Json, **body: Any) -> ChatRequest:
     return ChatRequest.parse({"messages": list(messages), **body})
 
 
-def continued(*tool_parts: Json) -> ChatRequest:
+def continued(*tool_parts: Json, **body: Json) -> ChatRequest:
     """A request that continues an assistant message with these parts."""
-    return parse(USER, {"id": "a1", "role": "assistant", "parts": list(tool_parts)}, messageId="a1")
+    return parse(USER, {"id": "a1", "role": "assistant", "parts": list(tool_parts)}, messageId="a1", **body)
 
 
 # Shapes
@@ -205,6 +205,26 @@ def responded(approval: object, tool_call_id: str = "c1", state: str = "approval
 )
 def test_an_answered_approval_is_read(part: Json, expected: list[ApprovalAnswer]) -> None:
     assert continued(part).approvals == expected
+
+
+AGAIN = 'Call it again with this input, which a person has edited: {"path":"b"}'
+
+
+@pytest.mark.parametrize(
+    ("approved", "edits", "expected"),
+    [
+        (True, {"p1": {"path": "b"}}, ApprovalAnswer("p1", False, AGAIN, "c1", {"path": "b"})),
+        (False, {"p1": {"path": "b"}}, ApprovalAnswer("p1", False, None, "c1")),
+        (True, {"p2": {"path": "b"}}, ApprovalAnswer("p1", True, None, "c1")),
+        (True, {"p1": "b"}, ApprovalAnswer("p1", True, None, "c1")),
+        (True, ["p1"], ApprovalAnswer("p1", True, None, "c1")),
+    ],
+)
+def test_an_edited_input_is_read_with_its_approval(approved: bool, edits: Json, expected: ApprovalAnswer) -> None:
+    parts = [responded({"id": "p1", "approved": approved}), question("output-available", output={"approved": approved})]
+    for part in parts:
+        request = continued(part, editedInputs=edits)
+        assert request.approvals == [expected]
 
 
 def question(state: str, **outcome: Any) -> Json:

@@ -13,7 +13,8 @@ waiting approval left open there is closed first, since a model rejects calls wi
 edited is removed. A graph without one gets the whole chat.
 
 **Pauses.** An interrupt ends the turn, and the answer resumes it. ``HumanInTheLoopMiddleware`` asks for approvals: an
-approval's id is the interrupt's id and the position of the call, which is how the middleware wants its decisions back.
+approval's id is the interrupt's id and the position of the call, which is how the middleware wants its decisions back;
+if it interrupts each call by itself (``per_call``), it is the interrupt's id alone.
 Any other ``interrupt(value)`` waits for an output: of the tool call that interrupts, or else of a call named
 ``interrupt``. If the page shows an outcome of that call already, because its tool asks again or had to wait for an
 approval, a second call of the tool asks. The part ``data-interrupt`` has the value, and names the call.
@@ -65,7 +66,7 @@ from usechat.protocol.parts import (
     ToolInputStart,
     ToolResult,
 )
-from usechat.protocol.request import ToolOutput
+from usechat.protocol.request import ApprovalAnswer, ToolOutput
 from usechat.protocol.ui_messages import UIMessage, text_of
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter, parts_of
@@ -104,6 +105,11 @@ _IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
 _OURS: Final = {"usechat": True}
 """Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add others."""
 _HANDED_OVER: Final = "Handed over."
+_NOT_ALLOWED: Final = {
+    "approve": "This call cannot be approved as it is.",
+    "edit": "The input of this call cannot be changed.",
+    "reject": "This call cannot be denied.",
+}
 _NOT_RUN_YET: Final = "The tool has not run yet, because another call waits for an approval."
 
 Event: TypeAlias = Mapping[str, Any]
@@ -172,10 +178,12 @@ class LangGraphSource(FrameworkSource[Event]):
 
     def adapter_of(self, turn: Turn) -> Adapter[Event]:
         """Return the adapter of one turn, which knows the calls of the page that have an outcome, too."""
+        edited = {answer.tool_call_id for answer in turn.approvals if answer.edited_input is not None}
+        denials = conversation.denials(turn).items()
         return LangGraphAdapter(
             known_calls=conversation.calls_of(turn),
             settled_calls=conversation.settled_calls_of(turn),
-            denied=conversation.denials(turn),
+            denied={call_id: reason for call_id, reason in denials if call_id not in edited},
             apps=self._apps,
         )
 
@@ -268,12 +276,27 @@ def _answers(turn: Turn, interrupts: Iterable[Any]) -> Iterator[tuple[str, Any]]
         if (requests := _action_requests(interrupt.value)) is not None:
             answers = [approvals.get(_approval_id(interrupt.id, at)) for at in range(len(requests))]
             if any(answers):
-                yield interrupt.id, {"decisions": [_decision(answer) for answer in answers]}
+                decisions = [_decision(*each) for each in zip(answers, requests, strict=True)]
+                _require_allowed(decisions, requests, interrupt.value["review_configs"])
+                yield interrupt.id, {"decisions": decisions}
+        elif (request := _tool_approval(interrupt.value)) is not None:
+            if (answer := approvals.get(interrupt.id)) is not None:
+                yield interrupt.id, _decision(answer, request)
         elif (output := outputs.get(waiting_calls.get(interrupt.id, interrupt.id))) is not None:
             yield interrupt.id, _resume_value(output)
 
 
-def _decision(answer: Any) -> dict[str, Any]:
+def _require_allowed(decisions: Iterable[Any], requests: Iterable[Any], configs: Iterable[Any]) -> None:
+    """Raise PublicError for a decision that the middleware does not allow for a tool."""
+    allowed = {config["action_name"]: config["allowed_decisions"] for config in configs}
+    for decision, request in zip(decisions, requests, strict=True):
+        if decision["type"] not in allowed[request["name"]]:
+            raise PublicError(_NOT_ALLOWED[decision["type"]])
+
+
+def _decision(answer: ApprovalAnswer | None, request: Mapping[str, Any]) -> dict[str, Any]:
+    if answer is not None and answer.edited_input is not None:
+        return {"type": "edit", "edited_action": {"name": request["name"], "args": answer.edited_input}}
     if answer is not None and answer.approved:
         return {"type": "approve"}
     message = None if answer is None else answer.reason
@@ -303,6 +326,11 @@ def _action_requests(value: Any) -> list[Mapping[str, Any]] | None:
     """Return the calls that HumanInTheLoopMiddleware asks about; ``None`` for any other interrupt."""
     requests = value.get("action_requests") if isinstance(value, Mapping) else None
     return requests if isinstance(requests, list) and "review_configs" in value else None
+
+
+def _tool_approval(value: Any) -> Mapping[str, Any] | None:
+    """Return the one call that HumanInTheLoopMiddleware asks about where it runs; ``None`` for any other interrupt."""
+    return value if isinstance(value, Mapping) and value.get("type") == "tool_approval" else None
 
 
 def _approval_id(interrupt_id: str, position: int) -> str:
@@ -648,6 +676,9 @@ class LangGraphAdapter:
         requests = _action_requests(value)
         if requests is not None:
             yield from self._approvals(interrupt_id, requests)
+            return
+        if (request := _tool_approval(value)) is not None:
+            yield ApprovalRequest(interrupt_id, request["tool_call_id"], request.get("description"))
             return
         asking = self._calls_of_interrupts.get(interrupt_id, {"id": interrupt_id, "name": conversation.QUESTION})
         is_open = asking["id"] in self._known_calls and asking["id"] not in self._settled_before

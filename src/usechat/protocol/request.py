@@ -20,6 +20,8 @@ from usechat.protocol.values import (
     has_more_values,
     is_deeper,
     json_kind,
+    json_text,
+    json_value,
     read_json,
 )
 
@@ -31,6 +33,7 @@ _Body: TypeAlias = _Bytes | str | Mapping[str, Any]
 
 _TRIGGERS: Final = ("submit-message", "regenerate-message")
 _ROLES: Final = ("system", "user", "assistant")
+_EDITED_INPUTS: Final = "editedInputs"
 _ENVELOPE: Final = frozenset({"id", "messages", "trigger", "messageId"})
 
 LONGEST_ID: Final = 1_024
@@ -82,6 +85,10 @@ class ToolOutput(msgspec.Struct, frozen=True):
 class ApprovalAnswer(msgspec.Struct, frozen=True):
     """What a person answered to an approval request; the tool call has not run yet.
 
+    ``edited_input`` is what the person wants the tool to run with instead. The call as it was asked for is then not
+    ``approved``: an agent that cannot change it takes the answer as a denial, whose ``reason`` tells the model what to
+    call.
+
     >>> ApprovalAnswer("a1", approved=False, reason="Too expensive.").reason
     'Too expensive.'
     """
@@ -90,6 +97,14 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
     approved: bool
     reason: str | None = None
     tool_call_id: str | None = None
+    edited_input: dict[str, Any] | None = None
+
+    def edited(self, value: Any) -> "ApprovalAnswer":
+        """Return the answer with an edited input: the same answer if there is none, or if the call was denied."""
+        if not self.approved or not isinstance(value, Mapping):
+            return self
+        reason = f"Call it again with this input, which a person has edited: {json_text(json_value(value))}"
+        return msgspec.structs.replace(self, approved=False, reason=reason, edited_input=dict(value))
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,10 +216,14 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def approvals(self) -> list[ApprovalAnswer]:
-        """The answered approval requests in the continued message whose tool has not run yet."""
+        """The answered approval requests in the continued message whose tool has not run yet.
+
+        An edited input is that of the approval's id in the key ``editedInputs`` of the body.
+        """
         calls = list(self._calls())
         settled = {call.id for call in calls if call.state in SETTLED}
-        answers = [_approval_answer(call) for call in calls]
+        edits = self.body.get(_EDITED_INPUTS)
+        answers = [_approval_answer(call, edits if isinstance(edits, Mapping) else {}) for call in calls]
         return [answer for answer in answers if answer is not None and answer.tool_call_id not in settled]
 
     def _calls(self) -> "Iterator[_RequestCall]":
@@ -239,27 +258,29 @@ class _RequestCall(NamedTuple):
         return question if isinstance(question.get("approvalId"), str) else None
 
 
-def _approval_answer(call: _RequestCall) -> ApprovalAnswer | None:
+def _approval_answer(call: _RequestCall, edits: Mapping[str, Any]) -> ApprovalAnswer | None:
     """Read an answer; anything but a plain yes is a no."""
     question = call.question
     if question is None:
         approval = call.part.get("approval") if call.state == ToolState.APPROVAL_RESPONDED else None
         if not isinstance(approval, Mapping) or not isinstance(approval.get("id"), str):
             return None
-        return ApprovalAnswer(
+        native = ApprovalAnswer(
             approval["id"], approval.get("approved") is True, _string(approval.get("reason")), call.id
         )
+        return native.edited(edits.get(native.approval_id))
     if not call.has_outcome:
         return None
     failure = _error_text(call)
     output = call.part.get("output") if failure is None else {"reason": failure}
     answer = output if isinstance(output, Mapping) else {"approved": _is_yes(output)}
-    return ApprovalAnswer(
+    by_tool = ApprovalAnswer(
         question["approvalId"],
         answer.get("approved") is True,
         _string(answer.get("reason")),
         _string(question.get("toolCallId")),
     )
+    return by_tool.edited(edits.get(by_tool.approval_id))
 
 
 def _is_yes(output: Any) -> bool:

@@ -95,6 +95,9 @@ approval = create_agent(
     model, [weather], middleware=[HumanInTheLoopMiddleware({"weather": True})], checkpointer=InMemorySaver()
 )
 
+asking_per_call = HumanInTheLoopMiddleware({"weather": True}, interrupt_mode="per_call", edit_notice="")
+editing = create_agent(model, [weather], middleware=[asking_per_call], checkpointer=InMemorySaver())
+
 
 async def ask(state: MessagesState) -> dict[str, object]:
     return {"messages": [AIMessage(f"You said {interrupt({'question': 'Sure?'})}.")]}
