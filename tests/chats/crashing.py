@@ -122,6 +122,12 @@ class CrashingServer(ServerProcess):
                 self.signal(signal.SIGCONT)
                 self.pause()
 
+    def claimed_for(self) -> float:
+        """For how many seconds the chat is claimed still."""
+        with closing(sqlite3.connect(self._path)) as connection:
+            [(expires,)] = connection.execute("SELECT expires FROM usechat_claims").fetchall()
+        return float(expires) - time.time()
+
     def has_saved(self) -> bool:
         """Whether a part of an answer is in the database, which is there when the server answers."""
         self._client.get("/healthz")

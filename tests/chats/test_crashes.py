@@ -130,6 +130,21 @@ def test_a_process_that_was_paused_for_too_long_starts_no_tool(start: Start, in_
     assert texts(second.load()["messages"]) == ["gate", "Half", "Next", "3: Next"]
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_process_that_was_paused_for_longer_than_its_lease_goes_on_if_nobody_took_its_chat(
+    start: Start, in_thread: bool
+) -> None:
+    server = start(lease=1, in_thread=in_thread)
+    with answering(server, "gate") as answer:
+        server.pause()
+        eventually(lambda: server.claimed_for() < 0, "the lease has expired")
+        server.open_gate()
+        server.signal(signal.SIGCONT)
+        assert (answer.result().text, answer.result().complete) == ("Half", True)
+    assert server.effects == ["open"]
+    assert list(server.load()["outcomes"].values()) == ["waiting"], "its call has no result"
+
+
 def test_a_process_that_lives_keeps_its_chat(start: Start) -> None:
     first, second = start(lease=6), start(lease=6)
     with answering(first, "gate") as answer:

@@ -325,6 +325,34 @@ async def test_a_dead_workers_chat_is_free_when_its_lease_expires(stores: Stores
         await here.save(start.claim, answer("a1", "Half an answer."))
 
 
+async def test_an_expired_claim_that_nobody_took_is_still_its_owners(stores: Stores) -> None:
+    here, there = stores
+    start = await begin(here, ask(user("u1", "Q1")))
+    for state in ("Half", "Half and more"):
+        await expire(here, start.claim)
+        await here.save(start.claim, answer("a1", text(state, "streaming")))
+    await expire(here, start.claim)
+    await here.finish(start.claim, answer("a1", "All"), "finished")
+    loaded = await there.load("c1", owner="ada")
+    assert (texts(loaded.messages), loaded.outcomes) == (["Q1", "All"], {"a1": "finished"})
+
+
+async def test_a_process_that_drives_a_run_does_not_give_its_claim_up(stores: Stores) -> None:
+    here, there = stores
+    start = await begin(here, ask(user("u1", "Q1")), turn="{}")
+    here.drives = {start.claim.run_id}.__contains__
+    await expire(here, start.claim)
+    assert await here.orphaned() == []
+    assert (await here.look_up("c1", owner="ada")).running
+    assert [each.running for each in (await here.list_chats("ada")).chats] == [True]
+    assert await here.take("c1", lambda _row, _has_steps: True) is None
+    here.drives = lambda _run_id: False
+    assert await there.orphaned() == ["c1"]
+    assert await there.take("c1", lambda _row, _has_steps: True) is not None
+    with pytest.raises(ClaimLost):
+        await here.renew(start.claim)
+
+
 async def test_a_lost_answer_is_reported_once(stores: Stores) -> None:
     here, there = stores
     start = await begin(here, ask(user("u1")))

@@ -112,11 +112,11 @@ class MemoryChats(ChatStore):
     async def transaction(self, chat_id: str, *, writes: bool = True) -> AsyncIterator["_MemoryTransaction"]:
         """Begin a transaction: a copy that replaces the chat when it ends well."""
         if not writes:
-            yield _MemoryTransaction(self._chats.get(chat_id, _Chat()).snapshot())
+            yield _MemoryTransaction(self, self._chats.get(chat_id, _Chat()).snapshot())
             return
         async with self._lock:
             before = self._chats.get(chat_id)
-            changed = _MemoryTransaction((before or _Chat()).snapshot())
+            changed = _MemoryTransaction(self, (before or _Chat()).snapshot())
             yield changed
             self._replace(chat_id, before, changed.record)
 
@@ -125,7 +125,7 @@ class MemoryChats(ChatStore):
         """Begin the transaction that ends an answer."""
         async with self.transaction(claim.chat_id) as transaction:
             chat, row = transaction.chat, await transaction.claim()
-            if chat is None or row is None or not row.is_held or not row.claim.is_same(claim):
+            if chat is None or row is None or not row.claim.is_same(claim):
                 raise self.lost(claim)
             leaf = claim.key if is_new and chat.leaf == claim.parent else chat.leaf
             after = msgspec.structs.replace(chat, leaf=leaf, updated=transaction.now, version=chat.version + 1)
@@ -177,7 +177,7 @@ class MemoryChats(ChatStore):
             await self._listed(
                 _row(chat),
                 is_claimed=chat.claim is not None,
-                is_held=chat.claim is not None and chat.claim.expires > now,
+                is_held=chat.claim is not None and self.is_held(chat.claim, now),
             )
             for chat in page[:limit]
         ]
@@ -211,7 +211,12 @@ class MemoryChats(ChatStore):
     async def orphaned(self) -> list[str]:
         """Return the ids of the chats whose claim nobody holds any more."""
         now = time.monotonic()
-        return [chat_id for chat_id, chat in self._chats.items() if chat.claim and chat.claim.expires <= now]
+        claims = {chat_id: chat.claim for chat_id, chat in self._chats.items()}
+        return [chat_id for chat_id, claim in claims.items() if claim and not self.is_held(claim, now)]
+
+    def is_held(self, row: ClaimRow, now: float) -> bool:
+        """Tell whether a claim is held still."""
+        return row.expires > now or self.drives(row.claim.run_id)
 
 
 def _row(chat: _Chat) -> ChatRow:
@@ -234,8 +239,9 @@ def _matches(chat: _Chat, query: str) -> bool:
 class _MemoryTransaction:
     """A copy of one chat."""
 
-    def __init__(self, record: _Chat) -> None:
+    def __init__(self, store: MemoryChats, record: _Chat) -> None:
         self.record = record
+        self._is_held = store.is_held
         self.now = time.time()
         self.lease_now = time.monotonic()  # leases are of this process only, and a wall clock may jump
 
@@ -274,7 +280,7 @@ class _MemoryTransaction:
 
     async def claim(self) -> ClaimRow | None:
         row = self.record.claim
-        return None if row is None else msgspec.structs.replace(row, is_held=row.expires > self.lease_now)
+        return None if row is None else msgspec.structs.replace(row, is_held=self._is_held(row, self.lease_now))
 
     async def put_claim(
         self, claim: Claim, lease: float, *, is_ours: bool = True, journal: Journal = _NEW_JOURNAL
@@ -287,7 +293,7 @@ class _MemoryTransaction:
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
     ) -> bool | None:
         row = self.record.claim
-        if row is None or not row.claim.is_same(claim) or row.expires <= self.lease_now:
+        if row is None or not row.claim.is_same(claim):
             return None
         journal = row.journal
         if finished is not None and finished > journal.finished:

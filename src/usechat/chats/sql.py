@@ -264,12 +264,14 @@ class SqlChats(ChatStore):
         """Return the time by which to judge leases, given that of the database."""
         return self._jumps.lease_time(now, time.monotonic())
 
-    async def is_held(self, connection: AsyncConnection, instance: str, expires: float, lease_now: float) -> bool:
-        """Tell whether a claim is held still; ``instance`` is empty if its lease alone decides."""
-        if expires <= lease_now:
+    async def is_held(self, connection: AsyncConnection, row: Row[Any], lease_now: float) -> bool:
+        """Tell whether the claim of a row is held still; ``instance`` is empty if its lease alone decides."""
+        if self.drives(row.run_id):
+            return True
+        if row.expires <= lease_now:
             return False
-        is_silent = expires <= lease_now + self.lease * (1 - self._instances.patience)
-        return not instance or not is_silent or await self._instances.is_alive(instance, connection)
+        is_silent = row.expires <= lease_now + self.lease * (1 - self._instances.patience)
+        return not row.instance or not is_silent or await self._instances.is_alive(row.instance, connection)
 
     async def list_chats(
         self,
@@ -283,7 +285,7 @@ class SqlChats(ChatStore):
     ) -> ChatPage:
         """Return chats, pinned ones first, then the last updated ones."""
         order = tuple_(CHATS.c.pinned, CHATS.c.updated, CHATS.c.key)
-        claim = CLAIMS.c.owner.label("instance"), CLAIMS.c.expires
+        claim = CLAIMS.c.owner.label("instance"), CLAIMS.c.run_id, CLAIMS.c.expires
         statement = select(CHATS, *claim, self._clock.label("now")).select_from(
             CHATS.outerjoin(CLAIMS, CLAIMS.c.chat == CHATS.c.key)
         )
@@ -301,8 +303,7 @@ class SqlChats(ChatStore):
                 statement = statement.where(order < await _position(connection, owner, starting_after))
             rows = (await connection.execute(statement.limit(limit + 1))).all()
             held = [
-                row.instance is not None
-                and await self.is_held(connection, row.instance, row.expires, self.lease_time(row.now))
+                row.instance is not None and await self.is_held(connection, row, self.lease_time(row.now))
                 for row in rows[:limit]
             ]
         listed = [
@@ -339,9 +340,10 @@ class SqlChats(ChatStore):
             await self._instances.hold()  # an instance that only listens notices so that its session has ended
             now = float((await connection.execute(select(self._clock))).scalar_one())
             lease_now = self.lease_time(now)
-            claims = select(CHATS.c.id, CLAIMS.c.owner, CLAIMS.c.expires).join(CLAIMS, CLAIMS.c.chat == CHATS.c.key)
+            claim = CLAIMS.c.owner.label("instance"), CLAIMS.c.run_id, CLAIMS.c.expires
+            claims: Any = select(CHATS.c.id, *claim).join(CLAIMS, CLAIMS.c.chat == CHATS.c.key)
             rows = (await connection.execute(claims)).all()
-            return [row.id for row in rows if not await self.is_held(connection, row.owner, row.expires, lease_now)]
+            return [row.id for row in rows if not await self.is_held(connection, row, lease_now)]
 
     @asynccontextmanager
     async def _connection(self, *, writes: bool) -> AsyncIterator[AsyncConnection]:
@@ -408,7 +410,6 @@ class _Statements:
             CLAIMS.c.chat == _OF_CHAT,
             CLAIMS.c.run_id == bindparam("of_run"),
             CLAIMS.c.attempt == bindparam("of_attempt"),
-            CLAIMS.c.expires > bindparam("of_now"),
         )
         is_next = CHATS.c.leaf.is_not_distinct_from(bindparam("of_parent", type_=Integer))
         leaf = case((and_(bindparam("of_new", type_=Boolean), is_next), bindparam("of_key", type_=Integer)))
@@ -479,7 +480,6 @@ class _SqlTransaction:
         self._insert_into = store.insert_into
         self._instance = store.instance
         self._is_held = store.is_held
-        self._lease_time = store.lease_time
         self._key = 0
         self._claim: Row[Any] | None = None
         self._bodies: dict[int, str] = {}
@@ -509,8 +509,7 @@ class _SqlTransaction:
         if row is None:
             return False
         self.chat, self._key, self.now = _chat_row(row), row.key, float(row.now)
-        self.lease_now = self._lease_time(self.now)
-        fence = {"of_run": claim.run_id, "of_attempt": claim.attempt, "of_now": self.lease_now}
+        fence = {"of_run": claim.run_id, "of_attempt": claim.attempt}
         return bool((await self._run(self._statements.end_claim, of_chat=self._key, **fence)).rowcount)
 
     async def put_chat(self, row: ChatRow) -> None:
@@ -582,7 +581,7 @@ class _SqlTransaction:
         row = self._claim
         if row is None:
             return None
-        is_held = await self._is_held(self._connection, row.instance, row.expires, self.lease_now)
+        is_held = await self._is_held(self._connection, row, self.lease_now)
         claim = msgspec.convert(read_text(row.claim), Claim)
         journal = Journal(turn=row.turn, finished=row.finished, stalled=row.stalled, stop=row.stop)
         return ClaimRow(claim, row.expires, is_held, row.chunks, journal, row.instance)
@@ -604,7 +603,7 @@ class _SqlTransaction:
     async def renew_claim(
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
     ) -> bool | None:
-        fence = {"of_run": claim.run_id, "of_attempt": claim.attempt, "of_now": self.lease_now}
+        fence = {"of_run": claim.run_id, "of_attempt": claim.attempt}
         values = {"of_chat": self._key, **fence, "of_lease": lease, "of_chunks": chunks, "of_finished": finished}
         stop: bool | None = (await self._run(self._statements.renew_claim, **values)).scalar_one_or_none()
         return stop

@@ -13,9 +13,10 @@ is turned into one of a few meanings (:mod:`usechat.chats.meaning`) over the tre
 A claim is held for ``lease`` seconds; every write renews it, and :meth:`ChatStore.renew` does so when nothing is
 written. A claim is void when its lease expires, and as soon as its process is known to be dead
 (:mod:`usechat.chats.instances`): the chat is free, and its answer is *lost*, with what was stored of it. Whoever looks
-at the chat first declares that, so that what is shown is running or final. A worker whose lease has expired cannot
-write any more (:class:`~usechat.errors.ClaimLost`), even if it wakes up later. Time is the database's, so that the
-clocks of workers do not matter; a jump of its clock ends no lease.
+at the chat first declares that, so that what is shown is running or final. From then on the worker cannot write any
+more (:class:`~usechat.errors.ClaimLost`), even if it wakes up later. Until then the claim is still its own, however
+long it slept: the fence decides, not the clock. Time is the database's, so that the clocks of workers do not matter; a
+jump of its clock ends no lease.
 
 **Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
 the answer into that message in the transaction that claims the chat. A second request finds the call answered: it
@@ -97,7 +98,7 @@ from usechat.pauses.states import PausedStates
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["ChatStore", "ContinuesFunction", "LoggedAnswer", "RecoverFunction", "RestFunction"]
+__all__ = ["ChatStore", "ContinuesFunction", "DrivesFunction", "LoggedAnswer", "RecoverFunction", "RestFunction"]
 
 _Found = TypeVar("_Found")
 
@@ -117,6 +118,10 @@ class LoggedAnswer(msgspec.Struct, frozen=True):
 
 RestFunction: TypeAlias = Callable[[Claim], Awaitable[LoggedAnswer | None]]
 """Returns what is known elsewhere of the answer of a worker that died, such as in the log of its run."""
+
+
+DrivesFunction: TypeAlias = Callable[[str], bool]
+"""Tells whether a run is alive in this process, given its id."""
 
 
 RecoverFunction: TypeAlias = Callable[[str], Awaitable[bool]]
@@ -169,6 +174,8 @@ class ChatStore(abc.ABC):
         """Returns what the log of a run holds beyond what was saved of its answer; asked when a worker has died."""
         self._inline_limit = inline_limit
         self._blobs = blobs
+        self.drives: DrivesFunction = _drives_nothing
+        """Tells whether a run is alive here: then its claim is held, although its lease may have expired."""
         self.recover: RecoverFunction | None = None
         """Continues the answer of a process that died; asked before the answer is declared lost."""
         self.continues: ContinuesFunction | None = None
@@ -323,7 +330,7 @@ class ChatStore(abc.ABC):
             await self.readers.tell(claim.run_id)
 
     async def renew(self, claim: Claim, *, finished: int | None = None) -> None:
-        """Renew a claim. Raises :class:`~usechat.errors.ClaimLost` if its lease has expired."""
+        """Renew a claim. Raises :class:`~usechat.errors.ClaimLost` if it was taken, or its answer declared lost."""
         async with self.transaction(claim.chat_id) as transaction:
             await self._hold(transaction, claim, finished=finished)
 
@@ -997,6 +1004,11 @@ async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:
     chat, row = transaction.chat, await transaction.claim()
     is_answered = row is not None and row.is_held
     return chat is not None and not is_answered and chat.updated < transaction.now - seconds
+
+
+def _drives_nothing(_run_id: str) -> bool:
+    """Return ``False``: nobody drives runs here."""
+    return False
 
 
 def _is_lost(row: ClaimRow, run_id: str | None) -> bool:

@@ -124,9 +124,9 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimRow(msgspec.Struct, frozen=True):
     """A claim as it is stored.
 
-    ``is_held`` is false if nobody holds it any more: its lease has expired, or its process is dead. ``chunks`` is how
-    many chunks of the answer were sent when it was saved last. ``instance`` is the one that holds it, or empty if its
-    lease alone decides.
+    ``is_held`` is false if nobody holds it any more: its lease has expired, or its process is dead. A run that is alive
+    in this process holds its claim in any case. ``chunks`` is how many chunks of the answer were sent when it was saved
+    last. ``instance`` is the one that holds it, or empty if its lease alone decides.
     """
 
     claim: Claim
@@ -269,7 +269,7 @@ class Transaction(Protocol):
     async def renew_claim(
         self, claim: Claim, lease: float, chunks: int | None = None, finished: int | None = None
     ) -> bool | None:
-        """Let a claim expire in ``lease`` seconds from now; return ``None`` if it is not there any more, unexpired.
+        """Let a claim, expired or not, expire in ``lease`` seconds from now; return ``None`` if it is not there.
 
         Otherwise return whether somebody has ordered the end of the answer. ``chunks`` is how many chunks of the answer
         were sent, if more of it is saved now, and ``finished`` how many parts it had at the end of its last finished

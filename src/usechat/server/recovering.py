@@ -135,9 +135,7 @@ class Recovering:
         return True
 
     def _accepts(self, row: ClaimRow, has_steps: bool) -> bool:
-        """Tell whether an answer is continued here. A run of this process may go on although its lease has expired."""
-        if self._manager.drives(row.claim.run_id):
-            return False
+        """Tell whether an answer is continued here."""
         return row.journal.stop or self._continues(row.claim, has_steps)
 
     def _continues(self, claim: Claim, has_steps: bool) -> bool:
@@ -154,12 +152,13 @@ class Recovering:
         if orphan.journal.stop:
             waiting.stopping.set()
         try:
-            async with self._slot(orphan, waiting, begun):
-                await self._store.count_attempt(claim)  # not before: it may wait for others until its process dies
-                _logger.warning(
-                    "run %s: its process died; attempt %d is here", claim.run_id, claim.attempt, extra=extra
-                )
-                await self._answer(orphan, waiting, begun)
+            with self._stored.keeping(claim.run_id):
+                async with self._slot(orphan, waiting, begun):
+                    await self._store.count_attempt(claim)  # not before: it may wait for others until its process dies
+                    _logger.warning(
+                        "run %s: its process died; attempt %d is here", claim.run_id, claim.attempt, extra=extra
+                    )
+                    await self._answer(orphan, waiting, begun)
         except (ChatsUnreachable, ClaimLost):
             pass  # another process continues it
         except Exception:  # what cannot be continued is lost: the chat must be free

@@ -141,9 +141,12 @@ class StoredAnswer:
     async def finish(self, info: RunInfo) -> None:
         """Store the end of the answer; if the database is unreachable, try again while the chat is claimed."""
         self._fail = _ignore
-        if self._recorder.is_cut:
-            await self._leave(info)
-            return
+        try:
+            await (self._leave(info) if self._recorder.is_cut else self._end(info))
+        finally:
+            self.ended.set()
+
+    async def _end(self, info: RunInfo) -> None:
         outcome = cast("Outcome", str(info.state))
         message = self._recorder.message
         try:
@@ -156,7 +159,6 @@ class StoredAnswer:
         if self._files is not None:  # the application gets files by their addresses, as the page does
             answer = self._files.write(answer)
         await self._hooks.finished(answer, self._context.turn, outcome)
-        self.ended.set()
 
     async def _leave(self, info: RunInfo) -> None:
         """Store what the answer was when it was cut, and keep its claim: the process that continues it reports it."""
@@ -164,7 +166,6 @@ class StoredAnswer:
             await self._recorder.leave()
         except (ChatsUnreachable, ClaimLost) as error:
             _log_unstored(info, error)
-        self.ended.set()
 
     async def begin_step(self, name: str, ordinal: int, *, is_replayable: bool) -> str | None:
         """Store that a step begins; return its result if it has one. Raises ``PublicError`` if the chat is lost."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
@@ -140,6 +140,7 @@ class StoredTurns:
     ) -> None:
         self.store = store
         store.rest = self._rest_of if manager.is_shared else None
+        store.drives = self._drives
         self._file_bytes = file_bytes
         self._patience = patience
         self._manager = manager
@@ -147,6 +148,8 @@ class StoredTurns:
         self._keep = keep
         self._upkeep: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._beginning: set[str] = set()
+        """The runs that have a claim and may not have begun."""
 
     async def open(self) -> None:
         """Prepare the store, and begin to look after it. Raises :class:`~usechat.errors.UnusableChats`."""
@@ -196,7 +199,8 @@ class StoredTurns:
             )
             match beginning:
                 case Begun():
-                    return await self._start(beginning, info, source, make_context, files)
+                    with self.keeping(info.run_id):
+                        return await self._start(beginning, info, source, make_context, files)
                 case Answered():
                     return _replayed(beginning, info.sdk)
             active = await self._active(beginning.claim, info.chat_id)
@@ -221,6 +225,18 @@ class StoredTurns:
             return await self.store.agents_of(request, owner=owner)
         except ChatNotFound:  # not stored yet; a chat of somebody else is refused when the turn begins
             return "", ""
+
+    @contextlib.contextmanager
+    def keeping(self, run_id: str) -> Iterator[None]:
+        """Keep the claim of a run that may not have begun, although this process may sleep for longer than a lease."""
+        self._beginning.add(run_id)
+        try:
+            yield
+        finally:
+            self._beginning.discard(run_id)
+
+    def _drives(self, run_id: str) -> bool:
+        return run_id in self._beginning or self._manager.drives(run_id)
 
     async def _opened(self) -> None:
         """Open the store in an app that no lifespan has opened; a database that cannot be used is 503."""
