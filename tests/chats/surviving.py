@@ -124,6 +124,18 @@ class _Agents:
         await self._life.reach("end")
         yield "Third."
 
+    async def approved(self, turn: Turn) -> AsyncIterator[str | parts.Part]:
+        """Ask before a step."""
+        if not turn.approvals:
+            yield "May I? "
+            yield parts.ToolCall("p1", "pay", {})
+            yield parts.ApprovalRequest("a1", "p1")
+        for answer in turn.approvals:
+            yield f"{await turn.step('weather', self.weather)}, {answer.approved}. "
+            yield parts.ToolResult("p1", await turn.step("book", self.book))
+            await self._life.reach("end")
+            yield "Done."
+
     async def walk(self, turn: Turn) -> AsyncIterator[str]:
         """Answer in four steps that are stored, and wait behind each."""
         for number in range(1, 5):

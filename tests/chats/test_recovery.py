@@ -10,7 +10,7 @@ from usechat.chats.recovery import (
     NOT_ALLOWED,
     UNKNOWN_OUTCOME,
     RecoveryPolicy,
-    as_begun,
+    as_continued,
     recover,
 )
 from usechat.protocol.request import ChatRequest
@@ -103,21 +103,6 @@ def test_a_call_that_waits_for_the_page_stays_open() -> None:
     assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, OPEN], ())
 
 
-@pytest.mark.parametrize(
-    ("parts", "given", "kept"),
-    [
-        ([*FIRST, STEP, HALF], [], []),
-        ([*FIRST, STEP, HALF], ["t1"], FIRST),
-        ([*FIRST, STEP, SEARCHED], ["t1", "s1"], [*FIRST, STEP, SEARCHED]),
-        ([STEP, DONE, RESULT, HALF, STEP, DONE], ["t1"], [STEP, DONE, RESULT, HALF]),
-        ([], ["t1"], []),
-    ],
-    ids=["it began the answer", "it answered a call", "it answered several", "its step goes on", "nothing was said"],
-)
-def test_what_was_there_when_the_last_turn_began(parts: list[Any], given: list[str], kept: list[Any]) -> None:
-    assert as_begun(message_of(parts), given) == message_of(kept)
-
-
 def test_a_page_without_approvals_is_asked_by_a_client_tool() -> None:
     parts = [STEP, DONE, OPEN, call("approval-responded", "t2", approval={"id": "p2", "approved": False})]
     policy = RecoveryPolicy(asks=True, has_approvals=False)
@@ -145,3 +130,27 @@ def test_the_model_is_told_what_the_person_has_answered_to_the_client_tool(answe
     assert merged["parts"] == [STEP, call("output-error", errorText=text), STEP, {**stored["parts"][-1], **answer}]
     assert given == {"after-crash-t1"}
     assert ChatRequest(messages=[merged]).approvals == [], "no framework knows this question"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([], []),
+        ([STEP, DONE], [STEP, DONE]),
+        ([STEP, APPROVED], [STEP, call("output-available", output="booked", approval=APPROVED["approval"])]),
+        ([STEP, DENIED], [STEP, call("output-denied", approval=DENIED["approval"])]),
+        ([STEP, RESULT], [STEP, RESULT]),
+        ([STEP, call("input-available", "o1")], [STEP, call("output-error", "o1", errorText="Lost")]),
+    ],
+    ids=[
+        "a new answer",
+        "a text",
+        "an approval",
+        "a denial",
+        "an output of the page",
+        "a call that waits for the page",
+    ],
+)
+def test_a_turn_that_begins_again_gets_the_message_as_it_was(before: list[Any], after: list[Any]) -> None:
+    message = message_of([*after, STEP, HALF])
+    assert as_continued(message, len(before), answerable=["o1"], given=["t1"]) == message_of(before)

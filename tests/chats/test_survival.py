@@ -355,6 +355,22 @@ def test_a_crash_in_a_step_is_told_to_the_function(start: Start) -> None:
     assert second.notes == ["weather", "book"]
 
 
+def test_a_function_with_steps_gets_an_approval_again(start: Start) -> None:
+    first = start("approved", waits_at="end")
+    first.ask(QUESTION)
+    [waiting] = [message for message in first.load()["messages"] if message["role"] == "assistant"]
+    approval = {"state": "approval-responded", "approval": {"id": "a1", "approved": True}}
+    page = {**waiting, "parts": [part | approval if "approval" in part else part for part in waiting["parts"]]}
+    request = {"id": "c1", "messages": [user("u1", "Go"), page]}
+    assert not first.ask(request, until=lambda data: b"data-reached" in data).complete
+    second = start("approved")
+    outcome, message = second.ended()
+    assert (outcome, text_of(message)) == ("finished", "May I? sunny, True. Done.")
+    [paid] = tool_parts_of(message)
+    assert (paid["state"], paid["output"], paid["approval"]["approved"]) == ("output-available", "booked", True)
+    assert second.notes == ["weather", "book"]
+
+
 def test_a_step_that_may_run_again_does(start: Start) -> None:
     die(start("again", waits_at="tool"))
     second = start("again")

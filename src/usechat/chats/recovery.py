@@ -29,7 +29,6 @@ from usechat.protocol.ui_messages import (
     UIMessage,
     is_provider_executed,
     is_settled,
-    is_step_start,
     is_tool,
     last_step,
     last_step_start,
@@ -42,7 +41,6 @@ __all__ = [
     "UNKNOWN_OUTCOME",
     "Recovery",
     "RecoveryPolicy",
-    "as_begun",
     "as_continued",
     "is_question_of_recovery",
     "recover",
@@ -58,7 +56,7 @@ _QUESTION: Final = "after-crash-"
 _STREAMED: Final = ("text", "reasoning")
 _OUTCOME: Final = ("state", "output", "errorText", "preliminary", "resultProviderMetadata")
 """The keys of a tool part that an outcome sets."""
-_Kind: TypeAlias = Literal["continue", "complete", "waiting", "stuck"]
+_Kind: TypeAlias = Literal["continue", "restart", "complete", "waiting", "stuck"]
 
 
 class RecoveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +76,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """What to do with an answer whose process died.
 
     - ``continue``: the agent goes on behind ``message``; without parts it begins again.
+    - ``restart``: the agent begins its turn again, and ``message`` is as it was then.
     - ``complete``: ``message`` is the whole answer.
     - ``waiting``: a person must answer first; the turn ends with ``message``.
     - ``stuck``: nothing can follow ``message``, although it is not whole. The answer is lost.
@@ -89,24 +88,6 @@ class Recovery(msgspec.Struct, frozen=True):
     message: UIMessage
     dropped: int = 0
     settled: tuple[str, ...] = ()
-
-
-def as_begun(message: UIMessage, given: Collection[str]) -> UIMessage:
-    """Return an answer as it was when its last turn began, which brought what the calls ``given`` waited for.
-
-    For sources that say the rest again. Everything behind the step with these calls is cut; without any, everything.
-
-    >>> step, call = {"type": "step-start"}, {"type": "tool-book", "toolCallId": "c1", "state": "output-available"}
-    >>> message = {"id": "m1", "role": "assistant", "parts": [step, call, step, {"type": "text", "text": "Boo"}]}
-    >>> len(as_begun(message, ["c1"])["parts"]), len(as_begun(message, [])["parts"])
-    (2, 0)
-    """
-    parts = cast("list[dict[str, Any]]", message["parts"])
-    last = max((index for index, part in enumerate(parts) if part.get("toolCallId") in given), default=None)
-    if last is None:
-        return cast("UIMessage", {**message, "parts": []})
-    following = (index for index, part in enumerate(parts) if index > last and is_step_start(part))
-    return cast("UIMessage", {**message, "parts": parts[: next(following, len(parts))]})
 
 
 def as_continued(message: UIMessage, length: int, *, answerable: Collection[str], given: Collection[str]) -> UIMessage:

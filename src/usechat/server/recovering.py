@@ -19,7 +19,7 @@ import msgspec
 
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
-from usechat.chats.recovery import Recovery, RecoveryPolicy, as_begun, recover
+from usechat.chats.recovery import Recovery, RecoveryPolicy, as_continued, recover
 from usechat.chats.transaction import Claim, ClaimRow, Orphan
 from usechat.errors import ChatNotFound, ChatsUnreachable, ClaimLost, RequestError
 from usechat.protocol.releases import releases_for
@@ -30,7 +30,7 @@ from usechat.runs.run import PreparedRun
 from usechat.runs.settings import AfterCrash, Settings
 from usechat.runs.turns import QueuedTurn
 from usechat.server.stored_answer import StoredAnswer
-from usechat.server.turns import StoredTurns
+from usechat.server.turns import StoredTurns, with_calls
 from usechat.sources import Source, continues_after_crash, rereads_after_crash
 from usechat.turn import TurnContext, replayable_tools
 
@@ -139,8 +139,7 @@ class Recovering:
         return row.journal.stop or self._continues(row.claim, has_steps)
 
     def _continues(self, claim: Claim, has_steps: bool) -> bool:
-        begins_again = has_steps and not claim.given
-        return self._rule(claim.agent, has_steps) != "lose" and begins_again == has_steps
+        return self._rule(claim.agent, has_steps) != "lose"
 
     def _rule(self, agent: str, has_steps: bool) -> AfterCrash:
         return rule_for(self._source_of(agent), self._setting, has_steps=has_steps)
@@ -198,7 +197,7 @@ class Recovering:
             await self._end(orphan, turn, orphan.message or _nothing(orphan.claim.message_id), "stopped", files)
             return
         recovery = self._recovery(orphan, turn.info.sdk)
-        if recovery.kind != "continue":
+        if recovery.kind in _OUTCOMES:
             await self._end(orphan, turn, recovery.message, _OUTCOMES[recovery.kind], files)
         else:
             answer = await self._start(orphan, turn, recovery, files)
@@ -209,12 +208,12 @@ class Recovering:
             await answer.ended.wait()
 
     def _recovery(self, orphan: Orphan, sdk: str) -> Recovery:
-        claim = orphan.claim
-        if orphan.message is None or orphan.has_steps:  # such a function begins again, and finds its results
-            return Recovery("continue", _nothing(claim.message_id))
-        source = self._source_of(claim.agent)
-        if source is not None and rereads_after_crash(source):
-            return Recovery("continue", as_begun(orphan.message, claim.given))
+        claim, source = orphan.claim, self._source_of(orphan.claim.agent)
+        if orphan.message is None:
+            return Recovery("restart", _nothing(claim.message_id))
+        if orphan.has_steps or (source is not None and rereads_after_crash(source)):  # it finds its results
+            before = as_continued(orphan.message, claim.begun, answerable=claim.answerable, given=claim.given)
+            return Recovery("restart", before)
         policy = RecoveryPolicy(
             asks=self._rule(claim.agent, has_steps=False) == "ask",
             has_approvals=releases_for(sdk).knows("tool-approval-request"),
@@ -237,17 +236,18 @@ class Recovering:
         if source is None:
             raise RequestError("The agent of this answer is not served any more.")
         message = recovery.message if recovery.message["parts"] else None
+        is_new = recovery.kind == "restart"
         request = msgspec.structs.replace(
             turn.input.request,
             messages=[*orphan.history, *([] if message is None else [message])],
             message_id=None if message is None else message["id"],
             trigger=turn.input.request.trigger if message is None else "submit-message",
-            pending_calls=frozenset(),
+            pending_calls=frozenset(claim.given if is_new else ()),
         )
         request = await self._stored.with_files(await self._stored.for_agent(request, files), files)
         context = self._make_context(turn, request)
         context.has_begun_before = True
-        info = msgspec.structs.replace(turn.info, message_id=claim.message_id, open_calls=(), given_calls=())
+        info = with_calls(turn.info, claim, message if is_new else None)
         continues = None if message is None else files.write(message)
         answer = StoredAnswer(self._store, claim, info, context, self._stored.hooks, continues=continues, files=files)
         prepared = PreparedRun(info, context, cast("Any", continues), answer, taken_ids=orphan.known_ids)

@@ -54,7 +54,7 @@ from usechat.sources import HandsOver, Source
 from usechat.threads import contained
 from usechat.turn import TurnContext, TurnInput
 
-__all__ = ["RecordedRun", "StoredTurns", "report_lost"]
+__all__ = ["RecordedRun", "StoredTurns", "report_lost", "with_calls"]
 
 ResultT = TypeVar("ResultT")
 
@@ -290,13 +290,7 @@ class StoredTurns:
             if source is not None:
                 request = await self.with_files(request, files)
             context = make_context(request)
-            calls = _calls_of(beginning.continues)
-            info = msgspec.structs.replace(
-                info,
-                message_id=beginning.claim.message_id,
-                open_calls=tuple(call for call in calls if call.tool_call_id in beginning.claim.answerable),
-                given_calls=tuple(call for call in calls if call.tool_call_id in beginning.claim.given),
-            )
+            info = with_calls(info, beginning.claim, beginning.continues)
             continues = None if beginning.continues is None else files.write(beginning.continues)
             title = beginning.chat.title if beginning.is_new else ""
             if source is not None:
@@ -526,6 +520,17 @@ def _encoded(info: RunInfo, turn_input: TurnInput, files: FileUrls) -> str:
     )
     queued = QueuedTurn(info, stored, recording={"files": files.prefix})
     return queued.encode().decode()
+
+
+def with_calls(info: RunInfo, claim: Claim, continues: UIMessage | None) -> RunInfo:
+    """Return a run with the calls of the message that it continues: those that stay open, and those it was given."""
+    calls = _calls_of(continues)
+    return msgspec.structs.replace(
+        info,
+        message_id=claim.message_id,
+        open_calls=tuple(call for call in calls if call.tool_call_id in claim.answerable),
+        given_calls=tuple(call for call in calls if call.tool_call_id in claim.given),
+    )
 
 
 def _calls_of(message: UIMessage | None) -> Collection[OpenCall]:
