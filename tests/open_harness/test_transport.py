@@ -9,7 +9,7 @@ import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, flow, node, recorded
 from usechat.errors import PublicError
-from usechat.open_harness import chat
+from usechat.open_harness import FlowRuntimes, MemoryRunStore, chat
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.open_harness.transport import BUSY, NOT_READY, USED_UP, OpenHarnessChatTransport
 from usechat.protocol.chunks import Chunk, chunk_to_json
@@ -342,3 +342,33 @@ async def test_failures_and_unknown_events_are_logged(caplog: pytest.LogCaptureF
         "chat c: an event 'agent:text' was skipped: it has no nodeId",
         f"chat c: node 'a' failed in run a1: '/etc/secret'; reference {reference}",
     ]
+
+
+async def test_a_loop_that_reaches_its_limit_fails_the_turn_and_the_next_turn_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Open Harness raises from `run()` there, and emits no event: the page gets its ending here."""
+    described = {
+        "name": "polish",
+        "nodes": [{"id": "draft", "type": "echo", "input": {"text": "Draft."}}],
+        "edges": [{"from": "draft", "to": "draft", "maxIterations": 1}],
+    }
+    runtimes = FlowRuntimes(described, store=MemoryRunStore())
+    transport = OpenHarnessChatTransport(runtimes, send_flow_metadata=True)
+    for text in ("one", "two"):
+        chunks = await chunks_of(transport, asked(text))
+        drawn = [(chunk["type"], chunk["data"].get("status")) for chunk in chunks if chunk["type"].startswith("data-")]
+        assert drawn == [
+            ("data-flow-graph", None),
+            ("data-flow-status", "running"),
+            ("data-node-status", "running"),
+            ("data-node-status", "complete"),
+            ("data-edge", None),
+            ("data-edge", None),
+            ("data-flow-status", "failed"),
+        ]
+        [error] = errors(chunks)
+        assert error.startswith("An error occurred. Reference: ")
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "Loop edge draft -> draft exceeded 1"
+    ] * 2

@@ -10,6 +10,7 @@ UsechatError
 │   ├── ToolTimedOut          one of its tools took too long
 │   ├── AgentFailed           its agent failed (``error_type``)
 │   └── ExpressionFailed      a JSONata expression failed
+├── LoopLimitReached          a loop of a flow fired as often as its ``maxIterations``
 ├── NotResumable              a flow run that has ended, or is running, cannot be started
 └── StoreClosed               a store of flow runs was used after it was closed
 """
@@ -23,6 +24,7 @@ __all__ = [
     "AgentFailed",
     "ExpressionFailed",
     "InvalidFlow",
+    "LoopLimitReached",
     "NodeError",
     "NodeFailed",
     "NodeTimedOut",
@@ -81,6 +83,13 @@ class AgentFailed(NodeError):
 
 class ExpressionFailed(NodeError):
     """A JSONata expression of a flow that cannot be parsed, or that failed on these values."""
+
+
+class LoopLimitReached(UsechatError):
+    """A loop fired as often as its ``maxIterations``: the next round does not take place, and the flow has failed.
+
+    Raised by ``FlowRuntime.run`` and ``FlowRuntime.resume``, as in Open Harness.
+    """
 
 
 class NotResumable(UsechatError):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
+from tests.open_harness.flow_runs import EventLog, constant, echo, edge, flow, python, run
 from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.errors import NotResumable
+from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.open_harness.errors import LoopLimitReached, NotResumable
 from usechat.open_harness.runtime_protocol import Runtime
 
 
@@ -183,25 +184,53 @@ async def test_a_loop_runs_its_nodes_again_until_its_condition_ends() -> None:
     assert (snapshot["state"], snapshot["loopCounters"]["again"]) == ({"count": 3}, 2)
 
 
-async def test_a_loop_that_reaches_its_maximum_fails_its_target() -> None:
-    log, _ = await run(counting_loop(100, 2))
-    assert log.named()[-3:] == [
-        {"type": "node:start", "nodeId": "count", "runId": "count.3"},
-        {"type": "node:error", "nodeId": "count", "runId": "count.3", "error": "Loop edge check -> count exceeded 2"},
-        {"type": "flow:complete", "flowName": "test", "status": "failed"},
-    ]
+async def run_beyond_limit(described: dict[str, Any], **options: Any) -> tuple[EventLog, FlowRuntime]:
+    """Run a flow whose loop reaches its limit of two."""
+    runtime = FlowRuntime(described, **options)
+    log = EventLog(runtime)
+    with pytest.raises(LoopLimitReached, match=r"^Loop edge check -> count exceeded 2$"):
+        await runtime.run()
+    return log, runtime
+
+
+async def test_a_loop_that_reaches_its_limit_raises_from_run() -> None:
+    """As Open Harness: the loop is the last event, the target waits for a round that does not come."""
+    log, runtime = await run_beyond_limit(counting_loop(100, 2))
+    assert log.brief()[-2:] == ["edge:fire check->count", "loop:iterate 2"]
+    snapshot = runtime.get_snapshot()
+    assert {key: snapshot[key] for key in ("status", "outputs", "nodeStatus", "edgeStatus", "loopCounters")} == {
+        "status": "running",
+        "outputs": {"count": {"count": 2}, "check": {"value": 2}},
+        "nodeStatus": {"count": "pending", "check": "done", "end": "pending"},
+        "edgeStatus": {"count->check": "fired", "again": "fired", "check->end": "skipped"},
+        "loopCounters": {"count->check": 0, "again": 2, "check->end": 0},
+    }
 
 
 @pytest.mark.parametrize("is_parallel", [False, True])
-async def test_a_loop_that_reaches_its_maximum_ends_the_flow_at_once(is_parallel: bool) -> None:
+async def test_a_loop_that_reaches_its_limit_ends_the_flow_at_once(is_parallel: bool) -> None:
     """As Open Harness: whatever the policy of its target says, and no other edge fires."""
     count, check, end = counting_loop(100, 2)["nodes"]
     again = edge("check->count", when="check.value < 100", maxIterations=2)
     edges = (edge("count->check"), again, edge("check->end", when="check.value = 2"))
     described = flow(end, {**count, "policy": {"continueOnError": True}}, check, edges=edges)
-    log, snapshot = await run({**described, "parallel": is_parallel})
-    assert log.brief()[-4:] == ["loop:iterate 2", "node:start count.3", "node:error count.3", "flow:complete failed"]
-    assert snapshot["nodeStatus"] == {"end": "pending", "count": "failed", "check": "done"}
+    log, runtime = await run_beyond_limit({**described, "parallel": is_parallel})
+    assert log.brief()[-1] == "loop:iterate 2"
+    assert runtime.get_snapshot()["nodeStatus"] == {"end": "pending", "count": "pending", "check": "done"}
+
+
+async def test_a_loop_that_reaches_its_limit_leaves_a_stored_run_that_nobody_continues() -> None:
+    store = MemoryRunStore()
+    _, runtime = await run_beyond_limit(counting_loop(100, 2), store=store)
+    stored = store.load_snapshot(runtime.run_id)
+    assert stored is not None
+    assert stored["status"] == "complete"
+    _, ending = store.load_events(runtime.run_id)[-1]
+    assert {key: ending[key] for key in ending if key != "timestamp"} == {
+        "type": "flow:complete",
+        "flowName": "test",
+        "status": "failed",
+    }
 
 
 async def test_state_is_shared_and_its_changes_are_told() -> None:

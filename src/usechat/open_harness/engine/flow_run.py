@@ -96,6 +96,10 @@ def _without_none(snapshot: Snapshot) -> dict[str, Any]:
     return {key: value for key, value in snapshot.items() if value is not None}
 
 
+def _stamped(event: Event) -> Event:
+    return {**event, "timestamp": int(time.time() * 1000)}
+
+
 class FlowRun:
     """A run's state, inboxes, agent sessions and listeners."""
 
@@ -169,7 +173,7 @@ class FlowRun:
 
     def emit(self, event: Event) -> None:
         """Pass an event to all listeners, and store it."""
-        stamped = {**event, "timestamp": int(time.time() * 1000)}
+        stamped = _stamped(event)
         self._listeners.notify(stamped)
         self.record(stamped)
 
@@ -180,6 +184,14 @@ class FlowRun:
     def save(self) -> None:
         """Store a snapshot."""
         self._store_safely(self.store.save_snapshot, self.state.run_id, self.snapshot())
+
+    def abandon(self) -> None:
+        """Store that the run has failed. As in Open Harness, its status stays as it is here, and no event says so.
+
+        The next turn of the chat would show, or continue, a stored run that seems to run.
+        """
+        self.record(_stamped({"type": "flow:complete", "flowName": self.flow.name, "status": "failed"}))
+        self._store_safely(self.store.save_snapshot, self.state.run_id, {**self.snapshot(), "status": "complete"})
 
     def flush(self) -> None:
         """Wait until everything is stored. Called in a thread."""

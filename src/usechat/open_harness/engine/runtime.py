@@ -39,7 +39,7 @@ from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, Store
 from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.scheduler import Scheduler
 from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore, SharedRunStore
-from usechat.open_harness.errors import NotResumable
+from usechat.open_harness.errors import LoopLimitReached, NotResumable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.reading import load_flow
@@ -116,7 +116,10 @@ class FlowRuntime:
         return self._run.state.run_id
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
-        """Run the flow, or resume it if it is paused; return when it is complete, failed, paused or stopped."""
+        """Run the flow, or resume it if it is paused; return when it is complete, failed, paused or stopped.
+
+        Raises :class:`~usechat.open_harness.errors.LoopLimitReached` where a loop reaches its limit.
+        """
         state = self._run.state
         if state.status == "paused":
             return await self.resume()
@@ -243,6 +246,12 @@ class FlowRuntime:
         try:
             with self._receiving():
                 failed = await scheduler.drive()
+        except LoopLimitReached:
+            if self._run.state.status == "running":  # it was neither paused nor stopped meanwhile
+                self._run.abandon()
+                await in_thread(self._run.flush)
+                raise
+            failed = True
         except Exception:
             _logger.exception("run %s failed", self.run_id)
             failed = True

@@ -6,7 +6,7 @@ from typing import Any
 
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.engine.node_run import NodeRun
-from usechat.open_harness.errors import NodeFailed
+from usechat.open_harness.errors import LoopLimitReached
 from usechat.open_harness.flow.definition import Condition, Edge, Node
 from usechat.open_harness.flow.expressions import holds
 from usechat.open_harness.nodes.context import StopReason
@@ -37,7 +37,10 @@ class Scheduler:
         run.on_question = self._report_waiting
 
     async def drive(self) -> bool:
-        """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed."""
+        """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed.
+
+        Raises :class:`~usechat.open_harness.errors.LoopLimitReached`.
+        """
         try:
             while self._run.state.status == "running":
                 await self._start_ready()
@@ -48,9 +51,6 @@ class Scheduler:
                 if await self._settle_ended():
                     return True
             return False
-        except _LoopEnded as ended:
-            await self._fail(ended)
-            return True
         except asyncio.CancelledError:
             self._on_cancelled()
             raise
@@ -178,19 +178,4 @@ class Scheduler:
             count = state.loop_counters[edge.key]
             self._run.emit({"type": "loop:iterate", **ids, "iteration": count})
             if count >= edge.max_iterations:
-                raise _LoopEnded(edge)
-
-    async def _fail(self, ended: "_LoopEnded") -> None:
-        """Let the node at which a loop has ended say why the flow fails."""
-        if self._run.state.status == "running":  # it was neither paused nor stopped meanwhile
-            node_run = NodeRun(self._run, self._run.graph.nodes[ended.edge.to], fault=ended)
-            self._running.append(node_run)
-            await asyncio.wait([node_run.task])
-
-
-class _LoopEnded(NodeFailed):
-    """Says that a loop reached its limit. As in Open Harness, that round does not take place, and nothing else does."""
-
-    def __init__(self, edge: Edge) -> None:
-        super().__init__(f"Loop edge {edge.from_} -> {edge.to} exceeded {edge.max_iterations}")
-        self.edge = edge
+                raise LoopLimitReached(f"Loop edge {edge.from_} -> {edge.to} exceeded {edge.max_iterations}")
