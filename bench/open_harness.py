@@ -39,8 +39,7 @@ from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
-from usechat.server import ChatApp
-from usechat.server.listening import listen, resolve
+from usechat.server import ChatApp, listen
 from usechat.turn import TurnContext, TurnInput
 
 LIMIT: Final = 100.0
@@ -165,13 +164,13 @@ def serve(port: int) -> None:
     }
     app = Starlette(routes=[Mount(f"/{name}", mounted) for name, mounted in apps.items()])
     config = uvicorn.Config(app, log_level="error", lifespan="off")
-    uvicorn.Server(config).run(listen(resolve("127.0.0.1", port)))
+    uvicorn.Server(config).run(listen("127.0.0.1", port))
 
 
 @contextlib.contextmanager
 def server() -> Iterator[int]:
     """Run the server in its own process; yield its port."""
-    (free,) = listen(resolve("127.0.0.1", 0))
+    (free,) = listen("127.0.0.1", 0)
     port = free.getsockname()[1]
     free.close()
     process = subprocess.Popen([sys.executable, "-m", "bench.open_harness", str(port)])

@@ -68,6 +68,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     - ``extra`` installs what SQLite needs; PostgreSQL needs the extra ``postgresql``.
     - ``databases`` are those that the store can use.
     - ``migrations`` is the folder of the migrations, and ``versions`` the table that names the current one.
+
+    >>> from usechat.errors import UsechatError
+    >>> notes = Schema(title="the notes", addresses="give sqlite:///FILE", error=UsechatError, extra="chats")
+    >>> notes.engine("sqlite:///notes.db").dialect.name
+    'sqlite'
     """
 
     title: str
@@ -158,7 +163,11 @@ def _answers(connection: Any) -> bool:
 
 
 def cause_of(error: Exception) -> str:
-    """Return what a driver says of a failure: SQLAlchemy's own text may hold values of the query."""
+    """Return what a driver says of a failure: SQLAlchemy's own text may hold values of the query.
+
+    >>> cause_of(TimeoutError("no answer"))
+    'TimeoutError: no answer'
+    """
     cause = getattr(error, "orig", None) or error
     return f"{type(cause).__name__}: {cause}"
 

@@ -25,7 +25,7 @@ import msgspec
 
 from usechat.errors import LibraryMissing
 
-__all__ = ["Documentation", "Passage", "Section", "documentation", "page_files", "replace_links", "significant_words"]
+__all__ = ["Documentation", "Passage", "Section", "documentation", "replace_links"]
 
 _FOR_CONTRIBUTORS: Final = frozenset(
     {
@@ -59,7 +59,11 @@ _ATTACHED: Final = ("```", "|", "- ", "1. ")
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One section of a page: ``id`` is ``page.md#heading``, as links name it; ``title`` is that of the page."""
+    """One section of a page: ``id`` is ``page.md#heading``, as links name it; ``title`` is that of the page.
+
+    >>> Section("zoo.md#lions", "zoo.md", "Zoo", "Lions", "They roar.").name
+    'Zoo: Lions'
+    """
 
     id: str
     page: str
@@ -74,7 +78,12 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A paragraph of a section, with the code, the list or the table that follows it."""
+    """A paragraph of a section, with the code, the list or the table that follows it.
+
+    >>> section = Section("zoo.md#lions", "zoo.md", "Zoo", "Lions", "They [roar](roar.md).")
+    >>> Passage(section, section.text).excerpt
+    'They roar.'
+    """
 
     section: Section
     text: str
@@ -127,7 +136,11 @@ class Documentation:
 
 @cache
 def documentation() -> Documentation:
-    """Return the guides of this installation."""
+    """Return the guides of this installation.
+
+    >>> "README.md" in documentation().pages
+    True
+    """
     return Documentation({name: page.read_text(encoding="utf-8") for name, page in page_files().items()})
 
 
@@ -161,6 +174,9 @@ def replace_links(text: str, replacement: Callable[[re.Match[str]], str]) -> str
     """Replace the links and images of a text in Markdown, but none in a code block.
 
     The groups of a match are ``image`` (``!`` or nothing), ``label`` and ``target``.
+
+    >>> replace_links("See [tools](tools.md).", lambda match: match["label"])
+    'See tools.'
     """
     pieces = _FENCE.split(text)
     pieces[::2] = [_LINK.sub(replacement, piece) for piece in pieces[::2]]

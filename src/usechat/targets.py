@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from usechat.cli.options import count, port, rate, upstream_headers
 from usechat.errors import CannotLoad, InvalidSetting
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ __all__ = [
     "ServedApp",
     "Target",
     "TargetAgent",
+    "count",
     "load_object",
+    "port",
+    "rate",
+    "upstream_headers",
 ]
 
 _ADDRESS: Final = re.compile(r"[\w.-]+:\d+(/.*)?|(localhost|[\w-]+\.[\w.-]+)/.*(?<!\.py)")

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final
 from usechat.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from usechat.certificates import verification
     from usechat.pauses.questions import PAUSE_IS_GONE
     from usechat.protocol.chunks import Chunk
     from usechat.protocol.request import ApprovalAnswer, ToolOutput
+    from usechat.protocol.sse import EventDecoder
     from usechat.runs.transport import RunChatTransport
     from usechat.sources import FunctionSource
     from usechat.turn import WAIT_SECONDS, TurnContext, TurnInput, current_context, yield_once
@@ -30,12 +32,14 @@ __all__ = [
     "WAIT_SECONDS",
     "ApprovalAnswer",
     "Chunk",
+    "EventDecoder",
     "FunctionSource",
     "RunChatTransport",
     "ToolOutput",
     "TurnContext",
     "TurnInput",
     "current_context",
+    "verification",
     "yield_once",
 ]
 
@@ -45,12 +49,14 @@ _HOMES: Final = {
     "WAIT_SECONDS": "usechat.turn",
     "ApprovalAnswer": "usechat.protocol.request",
     "Chunk": "usechat.protocol.chunks",
+    "EventDecoder": "usechat.protocol.sse",
     "FunctionSource": "usechat.sources",
     "RunChatTransport": "usechat.runs.transport",
     "ToolOutput": "usechat.protocol.request",
     "TurnContext": "usechat.turn",
     "TurnInput": "usechat.turn",
     "current_context": "usechat.turn",
+    "verification": "usechat.certificates",
     "yield_once": "usechat.turn",
 }
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from usechat.errors import CannotListen
-from usechat.server.listening import is_loopback, listen, resolve
+from usechat.server.listening import is_loopback, listen_at, resolve
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_host_that_is_none(host: str) -> None:
 
 
 def test_all_addresses_of_a_name_share_a_port() -> None:
-    sockets = listen(resolve("localhost", 0))
+    sockets = listen_at(resolve("localhost", 0))
     try:
         [port] = {listening.getsockname()[1] for listening in sockets}
         assert port > 0
@@ -42,7 +42,7 @@ async def test_small_frames_are_not_held_back() -> None:
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             accepted.set_result(transport)
 
-    [listening] = listen(resolve("127.0.0.1", 0))
+    [listening] = listen_at(resolve("127.0.0.1", 0))
     async with await loop.create_server(Accepts, sock=listening):
         _, writer = await asyncio.open_connection(*listening.getsockname())
         transport = await asyncio.wait_for(accepted, 30)
@@ -53,9 +53,9 @@ async def test_small_frames_are_not_held_back() -> None:
 
 
 def test_a_port_that_is_taken() -> None:
-    [other] = listen(resolve("127.0.0.1", 0))
+    [other] = listen_at(resolve("127.0.0.1", 0))
     with other:
         port = other.getsockname()[1]
         text = f"port {port} of 127.0.0.1 cannot be used: Address already in use; stop the program that uses it, or "
         with pytest.raises(CannotListen, match=f"^{text}choose another port$"):
-            listen(resolve("127.0.0.1", port))
+            listen_at(resolve("127.0.0.1", port))

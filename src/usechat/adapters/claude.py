@@ -1,7 +1,8 @@
 """Claude Code as chats, through the Claude Agent SDK.
 
 ``usechat serve app:options`` and ``chat_response(request, options)`` accept every ``ClaudeAgentOptions``. Use
-:class:`ClaudeSource` to set how long a permission request waits.
+:class:`ClaudeSource` to set how long a permission request waits, and :func:`ask_claude` to read the messages of Claude
+Code yourself.
 
 **Messages** are those of ``ClaudeSDKClient.receive_response()`` with partial messages, and ours about permissions.
 Whole messages repeat what was streamed and are read only if nothing was. Names of tools are without their MCP server.
@@ -23,10 +24,20 @@ import asyncio
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -56,16 +67,26 @@ from usechat.protocol.ui_messages import text_of
 from usechat.sources import parts_of
 from usechat.turn import WAIT_SECONDS, AgentInfo, PageQuestion, Turn, current_context, thread_id
 
-__all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
+__all__ = [
+    "ClaudeAdapter",
+    "ClaudeResult",
+    "ClaudeSource",
+    "Permission",
+    "ask_claude",
+    "parts",
+    "readable_name",
+    "results_of",
+    "source_of",
+]
 
 _DENIED: Final = "The user did not allow this call."
 _INTERRUPT_SECONDS: Final = 2
-NO_SESSION: Final = "No conversation found"
+_NO_SESSION: Final = "No conversation found"
 """What Claude Code says about a session that is not on this machine."""
-IN_FOREGROUND: Final[Mapping[str, str]] = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+_IN_FOREGROUND: Final[Mapping[str, str]] = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
 """Lets Claude Code wait for sub-agents. In the background, its default, they would end with the process of the turn."""
-_ENVIRONMENT: Final[Mapping[str, str]] = {**IN_FOREGROUND, "CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1"}
-"""What options may set otherwise; without the second, only the tool calls of sub-agents are told."""
+_WITH_TEXT: Final[Mapping[str, str]] = {"CLAUDE_CODE_FORWARD_SUBAGENT_TEXT": "1"}
+"""Without it only the tool calls of sub-agents are told. Options may set it otherwise."""
 _IGNORED: Final = frozenset(
     {"HookEventMessage", "MirrorErrorMessage", "RateLimitEvent", "SystemMessage", "TaskNotificationMessage",
      "TaskProgressMessage", "TaskStartedMessage", "TaskUpdatedMessage"}
@@ -102,11 +123,11 @@ def source_of(options: Any) -> "ClaudeSource | None":
     >>> def answers(options: object) -> bool:
     ...     return source_of(options) is not None
     """
-    options_type = sdk().ClaudeAgentOptions
+    options_type = _sdk().ClaudeAgentOptions
     return ClaudeSource(options) if isinstance(options, options_type) else None
 
 
-def sdk() -> Any:
+def _sdk() -> Any:
     """Import the SDK; raise MissingDependency if it is not installed."""
     return imported("claude_agent_sdk", "claude-agent-sdk", "claude")
 
@@ -139,61 +160,134 @@ class ClaudeSource(FrameworkSource[Any]):
         options = await for_turn(self._claude, turn)
         thread = thread_id(turn)
         earlier = next((each["id"] for each in reversed(turn.messages) if each["role"] == "assistant"), None)
-        if earlier is not None:
-            fork = dataclasses.replace(
-                options,
-                resume=_session(thread, earlier),
-                session_id=_session(thread, message_id),
-                fork_session=True,
-            )
-            try:
-                async for message in self._run(permissions, _prompt(turn), fork):
+        messages = ask_claude(
+            dataclasses.replace(options, env={**_WITH_TEXT, **options.env}),
+            _prompt(turn),
+            session_id=_session(thread, message_id),
+            earlier_session=None if earlier is None else _session(thread, earlier),
+            earlier_chat=_texts_before(turn),
+            ask=permissions.ask,
+        )
+        async with contextlib.aclosing(messages):
+            async for message in messages:
+                if type(message).__name__ not in _IGNORED:
                     yield message
-                return
-            except sdk().ClaudeSDKError as error:
-                if NO_SESSION not in str(error):
-                    raise
-        new = dataclasses.replace(options, session_id=_session(thread, message_id))
-        async for message in self._run(permissions, _whole_chat(turn), new):
+
+
+class Permission(NamedTuple):
+    """Whether Claude Code may make a call; the model is told the reason why not.
+
+    >>> Permission(approved=False, reason="Not on a Friday.").reason
+    'Not on a Friday.'
+    """
+
+    approved: bool
+    reason: str | None = None
+
+
+AskPermission: TypeAlias = Callable[[str, str, Any], Awaitable[Permission]]
+"""Asks for the permission to make a call: its id, its name as Claude Code has it, and its input."""
+
+
+class _SessionMissing(Exception):
+    """The session that was to be forked is not on this machine."""
+
+
+async def ask_claude(
+    options: Any,
+    content: Sequence[Any],
+    *,
+    session_id: str,
+    earlier_session: str | None = None,
+    earlier_chat: Sequence[str] = (),
+    ask: AskPermission | None = None,
+) -> AsyncGenerator[Any]:
+    """Yield the messages of Claude Code about one message of the user. Close it, and Claude Code stops.
+
+    Args:
+        options: ``ClaudeAgentOptions``. Partial messages and the session are set here. A file that the text names with
+            ``@`` is not read, and nothing runs in the background.
+        content: the blocks of the message, as Anthropic's API has them.
+        session_id: a new UUID: the session in which Claude Code remembers this answer.
+        earlier_session: the session of the answer before, which is forked.
+        earlier_chat: the messages before, one text each: Claude gets them as text if that session is not on this
+            machine.
+        ask: returns the permission for a call. It is called with the id of the call, its name and its input, when the
+            message of the model that makes the call is complete. Options with ``can_use_tool`` ask that instead.
+
+    >>> async def messages(options):
+    ...     content = [{"type": "text", "text": "Hello"}]
+    ...     async for message in ask_claude(options, content, session_id="1c3e2f50-0d2b-4f3a-9a51-6f2f0c3c2a11"):
+    ...         yield message
+    """
+    options = dataclasses.replace(
+        options,
+        session_id=session_id,
+        include_partial_messages=True,
+        verbatim_prompts=True,  # otherwise "@/etc/passwd" in a message of the page makes Claude Code read that file
+        env={**_IN_FOREGROUND, **options.env},
+    )
+    if earlier_session is not None:
+        fork = dataclasses.replace(options, resume=earlier_session, fork_session=True)
+        with contextlib.suppress(_SessionMissing):
+            async with contextlib.aclosing(_response(fork, content, ask)) as messages:
+                async for message in messages:
+                    yield message
+            return
+    before = [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(earlier_chat)}] if earlier_chat else []
+    async with contextlib.aclosing(_response(options, [*before, *content], ask)) as messages:
+        async for message in messages:
             yield message
 
-    async def _run(self, permissions: "_Permissions", prompt: list[Any], options: Any) -> AsyncGenerator[Any]:
-        options = dataclasses.replace(
-            options,
-            include_partial_messages=True,
-            verbatim_prompts=True,  # otherwise "@/etc/passwd" in a message of the page makes Claude Code read that file
-            can_use_tool=options.can_use_tool or permissions.ask,
-            env={**_ENVIRONMENT, **options.env},
-        )
-        async with sdk().ClaudeSDKClient(options) as client:
-            await client.query(user_message(prompt))
+
+async def _response(options: Any, content: Sequence[Any], ask: AskPermission | None) -> AsyncGenerator[Any]:
+    streamed = _StreamedMessages()
+    if ask is not None and options.can_use_tool is None:
+        options = dataclasses.replace(options, can_use_tool=partial(_answer, ask, streamed))
+    is_over = False
+    try:
+        async with _sdk().ClaudeSDKClient(options) as client:
+            await client.query(_user_message(content))
             try:
                 async for message in client.receive_response():
-                    permissions.note(message)
-                    if type(message).__name__ not in _IGNORED:
-                        yield message
+                    streamed.note(message)
+                    is_over = type(message).__name__ == "ResultMessage"
+                    if is_over and message.is_error and _NO_SESSION in f"{message.result} {message.errors}":
+                        raise _SessionMissing
+                    yield message
             except (asyncio.CancelledError, GeneratorExit):
-                await interrupt(client)
+                if not is_over:
+                    await _interrupt(client)
                 raise
+    except _sdk().ClaudeSDKError as error:
+        if _NO_SESSION in str(error):
+            raise _SessionMissing from error
+        raise
 
 
-async def interrupt(client: Any) -> None:
+async def _answer(
+    ask: AskPermission, streamed: "_StreamedMessages", name: str, tool_input: dict[str, Any], context: Any
+) -> Any:
+    """Answer ``can_use_tool``."""
+    await streamed.complete()
+    permission = await ask(context.tool_use_id, name, tool_input)
+    if permission.approved:
+        return _sdk().PermissionResultAllow()
+    return _sdk().PermissionResultDeny(message=permission.reason or _DENIED)
+
+
+async def _interrupt(client: Any) -> None:
     """Stop the model call and the tools; without it Claude Code completes its turn before it exits."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(_INTERRUPT_SECONDS):
             await client.interrupt()
 
 
-def permission(*, approved: bool, reason: str | None = None) -> Any:
-    """Return the result of ``can_use_tool``."""
-    return sdk().PermissionResultAllow() if approved else sdk().PermissionResultDeny(message=reason or _DENIED)
-
-
 def _session(thread: str, message_id: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"usechat:{thread}/{message_id}"))
 
 
-async def user_message(content: list[Any]) -> AsyncIterator[Mapping[str, Any]]:
+async def _user_message(content: Sequence[Any]) -> AsyncIterator[Mapping[str, Any]]:
     """Yield a message of the user, for ``ClaudeSDKClient.query``."""
     yield {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
 
@@ -204,19 +298,13 @@ def _prompt(turn: Turn) -> list[Any]:
     return content
 
 
-def _whole_chat(turn: Turn) -> list[Any]:
-    """Return the content of the last message, behind the chat before it as text."""
+def _texts_before(turn: Turn) -> list[str]:
+    """Return what was said before the last message, one text per message."""
     messages: list[Any] = list(turn.messages[:-1])
-    texts = [f"{message['role']}: {text}" for message in messages if (text := text_of(message))]
-    return [*earlier_chat(texts), *_prompt(turn)]
+    return [f"{message['role']}: {text}" for message in messages if (text := text_of(message))]
 
 
-def earlier_chat(texts: Sequence[str]) -> list[Any]:
-    """Return the content that tells Claude what was said before, one text per message."""
-    return [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(texts)}] if texts else []
-
-
-class StreamedMessages:
+class _StreamedMessages:
     """Follows whether a message of the model is being streamed: Claude Code asks for permissions before its end."""
 
     def __init__(self) -> None:
@@ -237,31 +325,24 @@ class StreamedMessages:
 
 
 class _Permissions:
-    """Asks the page for permissions, when the message that makes the calls is complete."""
+    """Asks the page for permissions."""
 
     def __init__(self, turn: Turn, wait_seconds: float) -> None:
         self._turn = turn
         self._context = current_context()
         self._wait_seconds = wait_seconds
-        self._messages = StreamedMessages()
 
-    async def ask(self, name: str, tool_input: dict[str, Any], context: Any) -> Any:
-        """Answer ``can_use_tool``."""
-        call_id = context.tool_use_id
-        await self._messages.complete()
+    async def ask(self, call_id: str, name: str, tool_input: Any) -> Permission:
+        """Return the permission for a call."""
         show = partial(self._context.feed, PermissionAsked(call_id, name, tool_input))
         answer = await self._context.ask(PageQuestion(call_id, show, wait_seconds=self._wait_seconds))
         if self._turn.stopped:  # a plain refusal would be told to the model, which is paid for and read by nobody
             return sdk().PermissionResultDeny(message=_DENIED, interrupt=True)
         if not isinstance(answer, ApprovalAnswer):
-            return permission(approved=False)
+            return Permission(approved=False)
         if not answer.approved:
             self._context.feed(PermissionDenied(call_id, answer.reason))
-        return permission(approved=answer.approved, reason=answer.reason)
-
-    def note(self, message: Any) -> None:
-        """Note whether a message is being streamed."""
-        self._messages.note(message)
+        return Permission(answer.approved, answer.reason)
 
 
 class ClaudeAdapter:
@@ -379,22 +460,20 @@ class ClaudeAdapter:
                     self._calls[block.id] = msgspec.structs.replace(call, lane=lane)
 
     def _results(self, message: Any) -> Iterator[Part]:
-        blocks = message.content if isinstance(message.content, list) else ()
-        for block in blocks:
-            if type(block).__name__ == "ToolResultBlock":
-                self._open.discard(block.tool_use_id)
-                if block.tool_use_id in self._calls:
-                    yield from self._call(self._calls[block.tool_use_id])
-                yield self._result(block, result_content(message, block))
+        for result in results_of(message):
+            self._open.discard(result.call_id)
+            if result.call_id in self._calls:
+                yield from self._call(self._calls[result.call_id])
+            yield self._result(result)
 
-    def _result(self, block: Any, content: Any) -> Part:
-        call_id = block.tool_use_id
+    def _result(self, result: "ClaudeResult") -> Part:
+        call_id = result.call_id
         lane = self._calls[call_id].lane if call_id in self._calls else ""
         if call_id in self._denied:
             return ToolDenied(call_id, self._denied[call_id], lane=lane)
-        if block.is_error:
-            return ToolError(call_id, conversation.TOOL_FAILED, lane=lane)  # the content is the exception's text
-        return ToolResult(call_id, tool_output(content), lane=lane)
+        if result.is_error:
+            return ToolError(call_id, conversation.TOOL_FAILED, lane=lane)  # the output is the exception's text
+        return ToolResult(call_id, result.output, lane=lane)
 
     def _end(self, message: Any) -> Iterator[Part]:
         self._is_over = True
@@ -407,8 +486,36 @@ class ClaudeAdapter:
         yield conversation.finish(conversation.finish_reason(message.stop_reason), usage)
 
 
-def result_content(message: Any, block: Any) -> Any:
-    """Return the content of a result in a message; the report of a sub-agent without what Claude Code adds to it."""
+class ClaudeResult(NamedTuple):
+    """The result of a tool call in a message of Claude Code.
+
+    >>> ClaudeResult("call-1", {"celsius": 21}, is_error=False).output
+    {'celsius': 21}
+    """
+
+    call_id: str
+    output: Any
+    is_error: bool
+
+
+def results_of(message: Any) -> list[ClaudeResult]:
+    """Return the results in a ``UserMessage``. A single text that is JSON is parsed.
+
+    The report of a sub-agent comes without what Claude Code adds to it.
+
+    >>> from types import SimpleNamespace
+    >>> results_of(SimpleNamespace(content="no blocks"))
+    []
+    """
+    blocks = message.content if isinstance(message.content, list) else ()
+    return [
+        ClaudeResult(block.tool_use_id, tool_output(_content(message, block)), bool(block.is_error))
+        for block in blocks
+        if type(block).__name__ == "ToolResultBlock"
+    ]
+
+
+def _content(message: Any, block: Any) -> Any:
     report = getattr(message, "tool_use_result", None)
     if not isinstance(report, Mapping) or not {"agentId", "content"} <= report.keys():
         return block.content
@@ -417,7 +524,11 @@ def result_content(message: Any, block: Any) -> Any:
 
 
 def readable_name(name: str) -> tuple[str, str | None]:
-    """Return the name of a tool, and a title with the name of its MCP server."""
+    """Return the name of a tool, and a title with the name of its MCP server.
+
+    >>> readable_name("mcp__notes__search")
+    ('search', 'notes: search')
+    """
     if not name.startswith("mcp__"):
         return name, None
     server, _, tool = name.removeprefix("mcp__").partition("__")

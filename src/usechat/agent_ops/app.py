@@ -8,27 +8,25 @@ from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
-from starlette.routing import Route
 
 from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.errors import ChatNotFound, TooManyRequests
-from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter
 from usechat.server import (
     Action,
     Authorize,
+    AuthorizedChats,
     Identity,
     MemoryRuns,
     Observer,
+    PolicyApp,
+    QuotaLimiter,
     Quotas,
     RunInfo,
     RunStore,
     Settings,
     Timeouts,
 )
-from usechat.server.app import EndpointsApp, observing, run_routes
-from usechat.server.endpoints import Endpoints
-from usechat.server.requests import authorize_request, chat_key
 
 __all__ = [
     "PATH",
@@ -97,13 +95,14 @@ class ConcurrentRuns(MemoryRuns):
 
 PATH: Final = "/api/sessions/{session_id}/chat"
 
+_UNKNOWN: Final = "No such session."
 _ADMITTED: Final = "usechat.admitted"
 _SESSION: Final = "\x1fsession\x1f"
 """Prefix of a session's quota key; no subject begins with it."""
 TOO_BUSY: Final = "This session gets too many requests at the moment. Please wait."
 
 
-class SessionPolicy:
+class SessionPolicy(AuthorizedChats):
     """The policy of the route: authenticate first, then check the session's access rule; no upstream before that.
 
     Runs are keyed by session, person and chat: people share a session, not runs. ``limit`` counts the requests of each
@@ -111,7 +110,7 @@ class SessionPolicy:
     """
 
     def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaLimiter) -> None:
-        self._authorize = authorize
+        super().__init__(authorize, unknown=_UNKNOWN)
         self._access = access
         self._limit = limit
 
@@ -130,11 +129,9 @@ class SessionPolicy:
 
     async def _admit(self, request: Request, action: Action) -> Identity:
         session_id = str(request.path_params["session_id"])
-        identity = await authorize_request(self._authorize, request, session_id, action)
-        if identity is None or not is_session_id(session_id):
-            raise ChatNotFound("No such session.")
-        if not may_prompt(await self._access.role_of(identity, session_id)):
-            raise ChatNotFound("No such session.")
+        identity = await super().identify(request, session_id, action)
+        if not is_session_id(session_id) or not may_prompt(await self._access.role_of(identity, session_id)):
+            raise ChatNotFound(_UNKNOWN)
         return identity
 
     async def admit(self, request: Request) -> None:
@@ -147,10 +144,10 @@ class SessionPolicy:
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
         """Return the key of the chat's runs; a digest names the person, because a subject is often an address."""
         person = hashlib.sha256(identity.subject.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return chat_key({"session": request.path_params["session_id"], "person": person}, chat_id)
+        return f"person={person}/{super().key(request, identity, chat_id)}"
 
 
-class AgentOpsApp(EndpointsApp):
+class AgentOpsApp(PolicyApp):
     """An ASGI app that makes agent sessions usable by AI SDK pages: ``POST /api/sessions/{session_id}/chat``.
 
     Args:
@@ -188,25 +185,23 @@ class AgentOpsApp(EndpointsApp):
         metrics: bool = True,
         session_requests_per_minute: int | None = None,
     ) -> None:
-        observers, page = observing(observer, metrics=metrics)
         self.enabled = is_switched_on(os.environ, consent=enabled)
         """Whether the route answers; it is not there otherwise."""
         self._access = access
         store = runs or ConcurrentRuns()
-        counters = store if isinstance(store, Counters) else MemoryCounters()
-        limit = QuotaLimiter(Quotas(requests_per_minute=session_requests_per_minute), counters)
-        endpoints = Endpoints(
+        limit = QuotaLimiter(Quotas(requests_per_minute=session_requests_per_minute), store)
+        super().__init__(
             AgentOpsChatTransport(upstream) if isinstance(upstream, str) else upstream,
             policy=SessionPolicy(authorize, access, limit),
-            store=store,
+            authorize=authorize,
+            paths=[PATH] if self.enabled else [],
+            runs=store,
+            resumable=runs is not None,
             settings=for_sessions(settings, has_store=runs is not None),
-            observer=observers,
-            keep_log=runs is not None,
+            drain=drain,
+            observer=observer,
+            metrics=metrics,
         )
-        resume, *others = run_routes(PATH, endpoints)
-        # A page that resumes when it loads gets 204: a 404 would put it into the error state.
-        routes = [Route(PATH, endpoints.send, methods=["POST"]), resume, *(others if runs is not None else [])]
-        super().__init__(endpoints, routes if self.enabled else [], drain=drain, metrics=page, authorize=authorize)
 
     async def shut_down(self) -> None:
         """Disconnect readers, let runs finish for ``drain`` seconds, and close the access rule."""

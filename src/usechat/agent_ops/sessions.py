@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from usechat.cli import options as read
 from usechat.errors import UnusableFile
+from usechat.targets import count
 
 if TYPE_CHECKING:
     from usechat.agent_ops.access.directory import DirectoryChanges, ListedSession
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             meaning = f"one of {', '.join(choices)}" if choices else _HELP_OF_ARGUMENTS[argument]
             action.add_argument(argument, metavar=argument.upper(), choices=choices, help=meaning)
         if name == "token":
-            action.add_argument("--days", type=read.count, metavar="N", help="how long it is valid (default: no limit)")
+            action.add_argument("--days", type=count, metavar="N", help="how long it is valid (default: no limit)")
         action.set_defaults(run=run, command=name)
 
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 
 from usechat.agent_ops.errors import UnknownAccess, UnusableDirectory
-from usechat.cli.options import rate
 from usechat.errors import CannotServe, UnusableFile
-from usechat.targets import CommonOptions, OptionGroup, ServedApp
+from usechat.targets import CommonOptions, OptionGroup, ServedApp, rate
 
 if TYPE_CHECKING:
     import ssl
 
-    from starlette.requests import HTTPConnection
+    from starlette.requests import Request
 
     from usechat.agent_ops.access.lookup import HttpLookup
     from usechat.agent_ops.access.roles import AccessRule
@@ -198,11 +197,11 @@ def _field(text: str, item: str) -> tuple[str, str]:
     return name, path
 
 
-async def _accept_for_upstream(request: "HTTPConnection", _session_id: str, action: "Action") -> "Identity | None":
+async def _accept_for_upstream(request: "Request", session_id: str, action: "Action") -> "Identity | None":
     """Accept every token for a chat, because the upstream is asked about it next; for nothing else."""
-    from usechat.server.auth.bearer import identify
+    from usechat.server import bearer
 
-    identity = identify(request.headers, [_EveryToken()])
+    identity = await bearer(_EveryToken())(request, session_id, action)
     return None if action == "check" else identity
 
 
@@ -251,7 +250,7 @@ def _upstream(
 
 def _service_token(path: str) -> "Callable[[], str]":
     """Return a function that returns the current token in a file."""
-    from usechat.server.auth.tokens import WatchedFile
+    from usechat.server import WatchedFile
 
     try:
         return WatchedFile(path, lambda content: content.decode("latin-1").strip()).read

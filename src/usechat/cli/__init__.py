@@ -36,7 +36,11 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; ``arguments`` are those of the process unless they are named.
+
+    >>> main(["check", "missing.sse"])
+    2
+    """
     try:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):

@@ -39,7 +39,11 @@ _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 def port(text: str) -> int:
-    """Read a port number; 0 stands for any that is free."""
+    """Read a port number; 0 stands for any that is free.
+
+    >>> port("8000")
+    8000
+    """
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number up to 65535")
     return int(text)
@@ -71,7 +75,11 @@ def path(text: str) -> str:
 
 
 def count(text: str) -> int:
-    """Read a whole number above 0."""
+    """Read a whole number above 0: a ``type`` for ``argparse``, as the others here.
+
+    >>> count("3")
+    3
+    """
     if not text.isascii() or not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -119,7 +127,11 @@ def milliseconds(text: str) -> float:
 
 
 def rate(text: str) -> int:
-    """Read a number of requests a minute, ``30/min``."""
+    """Read a number of requests a minute, ``30/min``.
+
+    >>> rate("30/min")
+    30
+    """
     number, _, unit = text.partition("/")
     if unit != "min" or not number.isascii() or not number.isdigit() or not int(number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 30/min")
@@ -161,7 +173,13 @@ def speed(text: str) -> float | Literal["max"]:
 
 
 def upstream_headers(headers: Sequence[str], token_file: str | None) -> dict[str, str]:
-    """Return the headers that ``--header 'NAME: VALUE'`` and ``--upstream-token FILE`` name; raise ``CannotServe``."""
+    """Return the headers that ``--header 'NAME: VALUE'`` and ``--upstream-token FILE`` name.
+
+    Raises :class:`~usechat.errors.CannotServe` for what is no header, and for a file that holds no token.
+
+    >>> upstream_headers(["x-tenant: acme"], None)
+    {'x-tenant': 'acme'}
+    """
     pairs = [header.partition(":") for header in headers]
     for name, colon, value in pairs:
         if not colon or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():

@@ -53,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Record until the process is interrupted; return the exit code."""
     from usechat.server import uvicorn
-    from usechat.server.listening import listen, resolve
+    from usechat.server.listening import listen
 
     _app(options, io.StringIO())  # raises what is wrong with the options before an existing recording is replaced
-    [listening] = listen(resolve(_HOST, options.port))
+    [listening] = listen(_HOST, options.port)
     with listening, _opened(options.output) as file:
         app = _app(options, file)
         address = f"http://{_HOST}:{listening.getsockname()[1]}"

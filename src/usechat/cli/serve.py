@@ -261,26 +261,26 @@ def run(options: Namespace) -> int:
 
 def _listen(options: Namespace, served: "Served") -> list[socket.socket]:
     """Return the sockets of the server; raise ``CannotServe`` if other machines could reach it unauthenticated."""
-    from usechat.server.listening import is_loopback, listen, listen_at_path, resolve
+    from usechat.server.listening import is_loopback, listen_at, listen_at_path, resolve
 
     if options.uds:
         return [listen_at_path(options.uds)]
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
         raise CannotServe(f"--host {options.host} accepts other machines; set --auth to say who is allowed")
-    return listen(addresses)
+    return listen_at(addresses)
 
 
 def _listen_for_metrics(options: Namespace) -> list[socket.socket]:
     """Return the sockets of ``--metrics-listen``."""
-    from usechat.server.listening import listen, resolve
+    from usechat.server.listening import listen
 
     address = getattr(options, "metrics_listen", None)
     if address is None:
         return []
     if address[1] and address[1] == options.port:
         raise CannotServe(f"--metrics-listen needs another port than the chat, which has {options.port}")
-    return listen(resolve(*address))
+    return listen(*address)
 
 
 class _Address(NamedTuple):

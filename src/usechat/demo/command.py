@@ -7,8 +7,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final
 
-from usechat.cli import options as read
 from usechat.errors import MissingDependency, PageMissing
+from usechat.targets import port
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", default="script", metavar="NAME",
         help="the model that answers: script, or any model name of pydantic-ai (default: script)")  # fmt: skip
-    add("--port", default=8000, type=read.port, help="the port to listen on; 0 for any free port (default: 8000)")
+    add("--port", default=8000, type=port, help="the port to listen on; 0 for any free port (default: 8000)")
     add("--open", action="store_true", help="open the page in a browser")
     parser.set_defaults(run=run)
 

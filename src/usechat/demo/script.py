@@ -13,7 +13,6 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from usechat.documentation import significant_words
 from usechat.values import json_text
 
 __all__ = ["NOTHING_FOUND", "script"]
@@ -60,8 +59,7 @@ def _pieces(question: str, results: list[ToolReturnPart]) -> Iterator[Any]:
         text = "\n\n".join(map(_result_text, results)) or _WELCOME
         yield from re.findall(r"\s*\S+", text)
     else:
-        topic = ", ".join(significant_words(question)[:5]) or "nothing in particular"
-        thought = f"The question is about {topic}. I look into the documentation before I answer."
+        thought = "The answer stands in the documentation, if anywhere. I look into it before I answer."
         yield from ({0: DeltaThinkingPart(content=word)} for word in re.findall(r"\s*\S+", thought))
         yield {1: DeltaToolCall("search_docs", json_text({"query": question}))}
 

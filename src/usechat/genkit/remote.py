@@ -11,7 +11,6 @@ import httpx2
 import msgspec
 
 from usechat import Turn
-from usechat.certificates import verification
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
 from usechat.genkit.approvals import MapApproval, respond_by_schema
 from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
@@ -27,7 +26,7 @@ from usechat.genkit.inputs import (
 )
 from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
-from usechat.transports import current_context
+from usechat.transports import current_context, verification
 
 __all__ = ["RemoteFlow"]
 

@@ -6,10 +6,9 @@ from urllib.parse import urldefrag, urlsplit
 
 import msgspec
 
-from usechat.cli.options import upstream_headers
 from usechat.errors import CannotServe, InvalidAddress
 from usechat.input_mapping import read_mapping
-from usechat.targets import CommonOptions, OptionGroup, TargetAgent, load_object
+from usechat.targets import CommonOptions, OptionGroup, TargetAgent, load_object, upstream_headers
 
 if TYPE_CHECKING:
     from usechat.genkit.inputs import InputBuilder

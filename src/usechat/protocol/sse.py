@@ -433,7 +433,11 @@ class EventDecoder:
     """Turn bytes into events, in time linear in the bytes however they are cut, and memory bounded by one event.
 
     An event over the limit is an :class:`~usechat.errors.InvalidFrame`. What came before it in the same bytes is
-    returned first; the error is raised by the next call, and by every call after it.
+    returned first; the error is raised by the next call, and by every call after it. ``maximum_event_bytes`` is the
+    limit.
+
+    >>> [event.data for event in EventDecoder().receive(b"data: Hello\\n\\n")]
+    ['Hello']
     """
 
     def __init__(self, *, maximum_event_bytes: int = MAXIMUM_EVENT_BYTES) -> None:

@@ -93,11 +93,19 @@ async def release_run(counters: Counters, subject: str, run_id: str) -> None:
 
 
 class QuotaLimiter:
-    """Refuses requests that exceed the quotas of their sender."""
+    """Refuses requests that exceed quotas. Call ``admit`` before a run, and ``release`` when it has ended.
 
-    def __init__(self, quotas: Quotas, counters: Counters) -> None:
+    It counts in ``store`` if that is a run store that several workers share, and in this process otherwise.
+
+    >>> import asyncio
+    >>> from usechat.server import MemoryRuns
+    >>> limiter = QuotaLimiter(Quotas(requests_per_minute=30), MemoryRuns())
+    >>> asyncio.run(limiter.admit("ada", "run-1"))
+    """
+
+    def __init__(self, quotas: Quotas, store: object) -> None:
         self._quotas = quotas
-        self._counters = counters
+        self._counters = store if isinstance(store, Counters) else MemoryCounters()
 
     @property
     def limits_runs(self) -> bool:
@@ -105,7 +113,7 @@ class QuotaLimiter:
         return self._quotas.concurrent_runs is not None
 
     async def admit(self, subject: str, run_id: str, *, is_answered: bool = False) -> None:
-        """Count a request that may start a run; raise ``TooManyRequests`` if a quota is exceeded.
+        """Count a request that may start a run. Raises ``TooManyRequests`` if a quota is exceeded.
 
         A chat that ``is_answered`` has a run: the request joins it, replaces it or waits for it, and is not one more.
         """

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Final
 from usechat.lazy import lazy_names
 from usechat.protocol.request import Limits
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.quotas import Quotas
+from usechat.runs.quotas import QuotaLimiter, Quotas
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.settings import Settings, Timeouts, cancel_after
 from usechat.runs.store import RunStore
-from usechat.server.app import ChatApp
-from usechat.server.auth.bearer import TokenRule, bearer
+from usechat.server.app import ChatApp, PolicyApp
+from usechat.server.auth.bearer import TokenRule, bearer, token_of
 from usechat.server.auth.origin import LocalPagesOnly
-from usechat.server.auth.tokens import ApiTokens, new_api_token
+from usechat.server.auth.tokens import ApiTokens, WatchedFile, new_api_token
 from usechat.server.cors import with_cors
 from usechat.server.endpoints import chat_response
 from usechat.server.hooks import Feedback
+from usechat.server.listening import listen
 from usechat.server.observers.logs import JsonFormatter
 from usechat.server.observers.observer import AppRequest, Observer, Observers
 from usechat.server.observers.workers import counted_together
 from usechat.server.openapi import openapi
-from usechat.server.requests import Action, Authorize, allow_all
+from usechat.server.requests import AccessPolicy, Action, Authorize, AuthorizedChats, allow_all, is_welcome
 from usechat.server.worker import AgentWorker
 from usechat.sources import restartable
 from usechat.turn import Identity
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
     from usechat.server.page import PageSettings, WithPage
 
 __all__ = [
+    "AccessPolicy",
     "Action",
     "AgentWorker",
     "ApiTokens",
     "AppRequest",
     "Authorize",
+    "AuthorizedChats",
     "ChatApp",
     "Feedback",
     "Identity",
@@ -55,6 +58,8 @@ __all__ = [
     "Observers",
     "OpenTelemetryObserver",
     "PageSettings",
+    "PolicyApp",
+    "QuotaLimiter",
     "Quotas",
     "RedisRuns",
     "RedisTurns",
@@ -64,16 +69,20 @@ __all__ = [
     "Settings",
     "Timeouts",
     "TokenRule",
+    "WatchedFile",
     "WithPage",
     "allow_all",
     "bearer",
     "cancel_after",
     "chat_response",
     "counted_together",
+    "is_welcome",
+    "listen",
     "new_api_token",
     "openapi",
     "process_metrics",
     "restartable",
+    "token_of",
     "with_cors",
 ]
 

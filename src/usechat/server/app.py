@@ -30,6 +30,7 @@ from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
 from usechat.server.requests import (
     CHAT_ID,
+    AccessPolicy,
     Authenticator,
     AuthorizedChats,
     AuthorizeFunction,
@@ -41,7 +42,7 @@ from usechat.server.response import collect_streams
 from usechat.server.websocket import ChatSockets
 from usechat.sources import OpenSession, Servable
 
-__all__ = ["ChatApp", "EndpointsApp", "observing", "run_routes"]
+__all__ = ["ChatApp", "EndpointsApp", "PolicyApp", "observing"]
 
 _logger: Final = logging.getLogger("usechat.server")
 _PACKAGE: Final = f"{Path(__file__).parent.parent}{os.sep}"
@@ -306,7 +307,7 @@ class ChatApp(EndpointsApp):
                 for place in (path, *also)
                 for route in (
                     *(Route(each, endpoints.send, methods=["POST"]) for each in _with_slash(place)),
-                    *run_routes(place, endpoints, stored if place == path else None),
+                    *_run_routes(place, endpoints, stored if place == path else None),
                 )
             ),
             *(WebSocketRoute(each, sockets.serve) for each in _with_slash(f"{path}/ws")),
@@ -334,7 +335,68 @@ def _check_agents_elsewhere(chats: ChatStore | None, titles: object) -> None:
         raise InvalidSetting("agent processes make the titles; give titles to AgentWorker")
 
 
-def run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None) -> list[BaseRoute]:
+class PolicyApp(EndpointsApp):
+    """An ASGI app whose chats a policy guards: for a package whose rules need more than ``authorize``.
+
+    Args:
+        agent: what answers, as in a :class:`~usechat.server.ChatApp`.
+        policy: decides who may do what with which chat; see :class:`~usechat.server.AccessPolicy`.
+        authorize: says who may read the metrics, if it can tell that without a chat.
+        paths: where pages post to. They may have parameters, which the policy finds in ``request.path_params``.
+        runs: the run store.
+        resumable: serve resume, stop and state. Without it a run ends with its connection, and a page that resumes
+            gets 204, because a 404 would put it into the error state.
+        settings: see :class:`~usechat.server.Settings`.
+        drain: how many seconds runs get to finish when the server shuts down.
+        observer: receives what happens.
+        metrics: count for Prometheus, and serve the counts at ``/metrics``.
+
+    One app belongs to one event loop.
+
+    >>> from usechat.server import AuthorizedChats, MemoryRuns, allow_all
+    >>> class Rooms(AuthorizedChats):
+    ...     async def identify(self, request, chat_id, action):
+    ...         return await super().identify(request, request.path_params["room"], action)
+    >>> app = PolicyApp(
+    ...     lambda turn: "Hello!",
+    ...     policy=Rooms(allow_all),
+    ...     authorize=allow_all,
+    ...     paths=["/api/rooms/{room}/chat"],
+    ...     runs=MemoryRuns(),
+    ... )
+    """
+
+    def __init__(
+        self,
+        agent: Servable,
+        *,
+        policy: AccessPolicy,
+        authorize: AuthorizeFunction,
+        paths: Sequence[str],
+        runs: RunStore,
+        resumable: bool = True,
+        settings: Settings | None = None,
+        drain: float = 10,
+        observer: Observer | None = None,
+        metrics: bool = True,
+    ) -> None:
+        observers, page = observing(observer, metrics=metrics)
+        endpoints = Endpoints(
+            agent,
+            policy=policy,
+            store=runs,
+            settings=settings or Settings(),
+            observer=observers,
+            keep_log=resumable,
+        )
+        routes: list[BaseRoute] = []
+        for path in paths:
+            resume, *others = _run_routes(path, endpoints)
+            routes += [Route(path, endpoints.send, methods=["POST"]), resume, *(others if resumable else [])]
+        super().__init__(endpoints, routes, drain=drain, metrics=page, authorize=authorize)
+
+
+def _run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None) -> list[BaseRoute]:
     """Return the routes of a run that has begun: resume, stop, state; those of a stored chat stand around them."""
     state = Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"])  # the id of a chat may end with a slash
     return [

@@ -55,7 +55,7 @@ from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.manager import Reading, RunCallbacks, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
-from usechat.runs.quotas import Counters, MemoryCounters, QuotaLimiter
+from usechat.runs.quotas import QuotaLimiter
 from usechat.runs.run import PreparedRun, RunInfo, RunRecorder, RunState, message_digest
 from usechat.runs.settings import Settings
 from usechat.runs.store import RunStore
@@ -143,7 +143,7 @@ class Endpoints:
         self.store = store
         self.keep_log = keep_log
         self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
-        self._quotas = QuotaLimiter(settings.quotas, store if isinstance(store, Counters) else MemoryCounters())
+        self._quotas = QuotaLimiter(settings.quotas, store)
         self.drain = 0.0
         """Seconds that runs get to end when the server shuts down."""
         self.has_lifespan = False

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from usechat.errors import CannotListen
 from usechat.server.auth.origin import is_loopback_host
 
-__all__ = ["Address", "is_loopback", "listen", "listen_at_path", "resolve"]
+__all__ = ["Address", "is_loopback", "listen", "listen_at", "listen_at_path", "resolve"]
 
 _BACKLOG: Final = 2048
 
@@ -38,7 +38,18 @@ def is_loopback(address: Address) -> bool:
     return is_loopback_host(str(address.name[0]))
 
 
-def listen(addresses: Sequence[Address]) -> list[socket.socket]:
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return a socket that listens at each address of a host; with port 0 all get one that is free.
+
+    Raises :class:`~usechat.errors.CannotListen` if the host is unknown, or the port is in use.
+
+    >>> [listening] = listen("127.0.0.1", 0)
+    >>> listening.close()
+    """
+    return listen_at(resolve(host, port))
+
+
+def listen_at(addresses: Sequence[Address]) -> list[socket.socket]:
     """Return a socket that listens at each address; raise ``CannotListen`` if one cannot.
 
     With port 0 all get the port that the system gives to the first.

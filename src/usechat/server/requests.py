@@ -130,8 +130,12 @@ def _is_text(subject: str) -> bool:
 class AccessPolicy(Protocol):
     """Decides who may do what with which chat, and under which key the runs of a chat are stored.
 
-    :class:`Endpoints` calls it in this order: ``authenticate`` before the body is read, ``identify`` once the chat's
-    id is known, ``key`` for the identity that came out, ``admit`` once its quotas allow a new run.
+    It is called in this order: ``authenticate`` before the body is read, ``identify`` once the chat's id is known,
+    ``key`` for the identity that came out, ``admit`` once its quotas allow a new run. Derive from
+    :class:`AuthorizedChats` to change some of it, and give it to a :class:`~usechat.server.PolicyApp`.
+
+    >>> from usechat.server import AuthorizedChats, allow_all
+    >>> policy: AccessPolicy = AuthorizedChats(allow_all)
     """
 
     async def authenticate(self, request: Request) -> bool:
@@ -146,7 +150,10 @@ class AccessPolicy(Protocol):
         ...
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
-        """Return the key of a chat's runs, made with :func:`chat_key`: no two chats share one."""
+        """Return the key of a chat's runs, which no two chats share.
+
+        Put what tells chats apart before ``super().key(…)`` of :class:`AuthorizedChats`, which escapes the chat's id.
+        """
         ...
 
     async def admit(self, request: Request) -> None:
@@ -155,10 +162,17 @@ class AccessPolicy(Protocol):
 
 
 class AuthorizedChats:
-    """The policy of a :class:`~usechat.server.ChatApp`: an ``authorize`` rule, and chats named by the route's path."""
+    """The policy of a :class:`~usechat.server.ChatApp`: an ``authorize`` rule, and chats named by the route's path.
 
-    def __init__(self, rule: AuthorizeFunction) -> None:
+    ``unknown`` is the sentence for a chat that is somebody else's, or not there.
+
+    >>> from usechat.server import allow_all
+    >>> policy = AuthorizedChats(allow_all, unknown="No such room.")
+    """
+
+    def __init__(self, rule: AuthorizeFunction, *, unknown: str = "No such chat.") -> None:
         self._rule: Any = rule
+        self._unknown = unknown
 
     async def authenticate(self, request: Request) -> bool:
         """Authenticate the sender, if the rule needs no chat id."""
@@ -171,7 +185,7 @@ class AuthorizedChats:
         """Return the identity that the rule gives; raise ``ChatNotFound`` if it gives none."""
         identity = await authorize_request(self._rule, request, chat_id, action)
         if identity is None:
-            raise ChatNotFound("No such chat.")
+            raise ChatNotFound(self._unknown)
         return identity
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (people may share a chat)
@@ -235,6 +249,9 @@ def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
 
     Browsers let every page open a socket to every host, and post a text to it, with the host's cookies. A client
     without an origin is no browser.
+
+    >>> is_welcome("https://chat.example", "chat.example", ()), is_welcome("https://evil.example", "chat.example", ())
+    (True, False)
     """
     if origin is None or origin in allowed or "*" in allowed:
         return True

@@ -124,8 +124,6 @@ def test_recorded_responses_become_events(script: str, texts: list[str], calls: 
 ISOLATED = {
     "strict_mcp_config": True,
     "setting_sources": [],
-    "verbatim_prompts": True,
-    "include_partial_messages": True,
 }
 
 
@@ -173,7 +171,7 @@ def test_the_keys_of_a_flow_become_options() -> None:
         "fallback_model": "claude-haiku-5",
         "cwd": ".",
         "add_dirs": ["docs"],
-        "env": {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1", "MCP_TOOL_TIMEOUT": "2000", "A": "b"},
+        "env": {"MCP_TOOL_TIMEOUT": "2000", "A": "b"},
         "thinking": {"type": "adaptive"},
         "effort": "low",
     }

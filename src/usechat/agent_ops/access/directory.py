@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from starlette.requests import HTTPConnection
+from starlette.requests import Request
 
 from usechat.agent_ops.access.roles import Membership, Role, is_session_id
 from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
 from usechat.agent_ops.errors import AccessUnknown, UnusableDirectory
 from usechat.errors import MissingDependency, Unauthenticated
-from usechat.server import Action, Authorize, Identity, TokenRule
-from usechat.server.auth.bearer import identify, token_of
+from usechat.server import Action, Authorize, Identity, TokenRule, bearer, token_of
 
 try:
     from sqlalchemy import and_, bindparam, delete, insert, select, update
@@ -124,11 +123,13 @@ class SessionDirectory:
     def bearer(self, *rules: TokenRule) -> Authorize:
         """Return an ``authorize`` function that requires a bearer token of the directory or of another rule."""
 
-        async def authorize(request: HTTPConnection, _session_id: str, _action: Action) -> Identity | None:
+        authorize_others = bearer(*rules)
+
+        async def authorize(request: Request, session_id: str, action: Action) -> Identity | None:
             token = token_of(request.headers)
             if token is not None and token.isascii() and (identity := await self.identify(token)) is not None:
                 return identity
-            return identify(request.headers, rules)
+            return await authorize_others(request, session_id, action)
 
         return authorize
 

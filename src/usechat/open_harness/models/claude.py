@@ -11,6 +11,7 @@ not run yet are held back meanwhile: a page that has one would wait for its outp
 """
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.adapters.anthropic import to_anthropic, tool_output
-from usechat.adapters.claude import (
-    NO_SESSION,
-    StreamedMessages,
-    earlier_chat,
-    interrupt,
-    permission,
-    readable_name,
-    result_content,
-    sdk,
-    user_message,
-)
+from usechat.adapters.anthropic import to_anthropic
+from usechat.adapters.claude import ClaudeResult, Permission, ask_claude, readable_name, results_of
+from usechat.errors import MissingDependency
 from usechat.open_harness.errors import AgentFailed
 from usechat.open_harness.models.claude_options import claude_options
 from usechat.open_harness.models.failures import STATUSES, agent_failure
@@ -95,9 +87,7 @@ class ClaudeEvents:
             case "AssistantMessage":
                 return list(self._whole(message))
             case "UserMessage":
-                blocks = message.content if isinstance(message.content, list) else []
-                results = [block for block in blocks if type(block).__name__ == "ToolResultBlock"]
-                return [event for block in results for event in self._ended(block, result_content(message, block))]
+                return [event for result in results_of(message) for event in self._ended(result)]
         return []
 
     def ask(self, call_id: str, name: str, arguments: Any) -> list[StreamEvent]:
@@ -164,15 +154,14 @@ class ClaudeEvents:
             name, _ = readable_name(call.name)
             yield {"type": "tool", "phase": "start", "id": call_id, "name": name, "data": json_value(call.input)}
 
-    def _ended(self, block: Any, content: Any) -> Iterator[StreamEvent]:
-        call_id = block.tool_use_id
+    def _ended(self, result: ClaudeResult) -> Iterator[StreamEvent]:
+        call_id = result.call_id
         if call_id not in self._calls:
             return
         yield from self._begin(call_id)
         call = self._calls.pop(call_id)
         if call_id in self._denied:
             return
-        output = tool_output(content)
         name, _ = readable_name(call.name)
         ended = {
             "type": "tool",
@@ -180,10 +169,10 @@ class ClaudeEvents:
             "id": call_id,
             "name": name,
             "input": json_value(call.input),
-            "data": None if block.is_error else json_value(output),
+            "data": None if result.is_error else json_value(result.output),
             "durationMs": round((time.monotonic() - (call.began or 0)) * 1000),
         }
-        yield {**ended, "error": _text(output)} if block.is_error else ended
+        yield {**ended, "error": _text(result.output)} if result.is_error else ended
 
 
 def _text(value: Any) -> str:
@@ -191,10 +180,6 @@ def _text(value: Any) -> str:
 
 
 # Asking Claude Code
-
-
-class _NoSession(Exception):
-    """The session that was to be resumed is not on this machine."""
 
 
 async def ask_model(execution: Execution) -> Answer:
@@ -247,7 +232,6 @@ class _ClaudeResponse:
         self._session_id = str(uuid.uuid4())
         self._has_begun = False
         self._events = ClaudeEvents()
-        self._streamed = StreamedMessages()
 
     @property
     def text(self) -> str:
@@ -265,41 +249,21 @@ class _ClaudeResponse:
     async def receive(self) -> None:
         """Ask, and emit what happens until the response is complete."""
         request = self._execution.request
-        content = prompt_content(request, self._prompt, with_files=self._is_first)
-        if (earlier := session_before(request, self._history)) is not None:
-            try:
-                await self._receive(content, resume=earlier, fork_session=True)
-                return
-            except _NoSession:
-                self._session_id = str(uuid.uuid4())
-        await self._receive([*earlier_chat(earlier_messages(request, self._history)), *content])
-
-    async def _receive(self, content: list[Any], **session: Any) -> None:
-        model = str(self._execution.model)
-        options = sdk().ClaudeAgentOptions(
-            **claude_options(self._execution.request, model),
+        messages = ask_claude(
+            _options(request, str(self._execution.model)),
+            prompt_content(request, self._prompt, with_files=self._is_first),
             session_id=self._session_id,
-            can_use_tool=self._ask,
-            **session,
+            earlier_session=session_before(request, self._history),
+            earlier_chat=earlier_messages(request, self._history),
+            ask=self._ask,
         )
-        try:
-            async with sdk().ClaudeSDKClient(options) as client:
-                await client.query(user_message(content))
-                try:
-                    async for message in client.receive_response():
-                        self._take(message)
-                except asyncio.CancelledError:
-                    await interrupt(client)
-                    raise
-        except sdk().ClaudeSDKError as error:
-            if NO_SESSION in str(error):
-                raise _NoSession from error
-            raise
+        async with contextlib.aclosing(messages):
+            async for message in messages:
+                self._take(message)
         if self.result is None:
             raise AgentFailed("network", "Claude Code ended before its response was complete")
 
     def _take(self, message: Any) -> None:
-        self._streamed.note(message)
         self._emit(self._events.feed(message))
         kind = type(message).__name__
         if kind == "SystemMessage" and message.subtype == "init":
@@ -308,19 +272,24 @@ class _ClaudeResponse:
             require_success(message, self._events.error)
             self.result = message
 
-    async def _ask(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
-        """Answer ``can_use_tool``."""
-        call_id = context.tool_use_id
-        await self._streamed.complete()
+    async def _ask(self, call_id: str, name: str, arguments: Any) -> Permission:
         self._emit(self._events.ask(call_id, name, arguments))
         decision = await self._execution.ask(call_id)
         if not decision.approved:
             self._events.deny(call_id)
-        return permission(approved=decision.approved, reason=decision.reason)
+        return Permission(decision.approved, decision.reason)
 
     def _emit(self, events: Sequence[StreamEvent]) -> None:
         for event in events:
             self._execution.emit(event)
+
+
+def _options(request: AgentRequest, model: str) -> Any:
+    try:
+        from claude_agent_sdk import ClaudeAgentOptions
+    except ImportError:
+        raise MissingDependency("claude-agent-sdk", "claude") from None
+    return ClaudeAgentOptions(**claude_options(request, model))
 
 
 def require_success(result: Any, error: str | None) -> None:
@@ -328,8 +297,6 @@ def require_success(result: Any, error: str | None) -> None:
     if not result.is_error:
         return
     text = f"{result.subtype}: {result.result or ' '.join(result.errors or [])}"
-    if NO_SESSION in text:
-        raise _NoSession
     if result.subtype == _MAX_TURNS:
         raise AgentFailed("max_turns", text)
     status = result.api_error_status or 0

@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.adapters.claude import IN_FOREGROUND
 from usechat.errors import InvalidSetting
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.models.provider import AgentRequest
@@ -144,15 +143,12 @@ def claude_options(request: AgentRequest, model: str) -> dict[str, Any]:
         "mcp_servers": {name: _mcp_server(server) for name, server in servers.items()},
         "strict_mcp_config": True,
         "setting_sources": list(options.get("settingSources") or ()),
-        "verbatim_prompts": True,
-        "include_partial_messages": True,
         "max_turns": request.max_turns,
         "max_budget_usd": options.get("maxBudgetUsd"),
         "fallback_model": options.get("fallbackModel"),
         "cwd": options.get("cwd"),
         "add_dirs": list(options.get("additionalDirectories") or ()),
         "env": {
-            **IN_FOREGROUND,
             "MCP_TOOL_TIMEOUT": str(round(request.tool_timeout_ms)),
             **(options.get("env") or {}),
         },

@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from usechat.errors import InvalidAddress
 from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.runtime_protocol import Command, Event
-from usechat.protocol.sse import MAXIMUM_EVENT_BYTES
 from usechat.values import json_text, json_value, read_json
 
 __all__ = ["COMMANDS_HEADER", "Link", "backoff", "require_scheme", "without_secrets"]
@@ -21,6 +20,7 @@ __all__ = ["COMMANDS_HEADER", "Link", "backoff", "require_scheme", "without_secr
 COMMANDS_HEADER: Final = "open-harness-commands"
 """A response header of the handshake that lists commands beyond those of Open Harness: ``run``."""
 
+_MAXIMUM_FRAME_BYTES: Final = 16 * 1024 * 1024
 _logger: Final = logging.getLogger("usechat.open_harness")
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
@@ -85,7 +85,7 @@ class Link:
         """Connect, retrying for some seconds; raise Unreachable if every attempt fails."""
         async for _ in backoff(seconds):
             try:
-                connection = await connect(url, additional_headers=headers, max_size=MAXIMUM_EVENT_BYTES)
+                connection = await connect(url, additional_headers=headers, max_size=_MAXIMUM_FRAME_BYTES)
             except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
                 _logger.warning("the flow at %s cannot be reached: %s", without_secrets(url), error)
                 if isinstance(error, InvalidStatus) and error.response.status_code < 500:

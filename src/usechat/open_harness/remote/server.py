@@ -21,9 +21,7 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
-from usechat.server import LocalPagesOnly
-from usechat.server.listening import listen, resolve
-from usechat.server.requests import is_welcome
+from usechat.server import LocalPagesOnly, is_welcome, listen
 from usechat.values import json_text, json_value, read_json
 
 __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
@@ -99,7 +97,7 @@ def serve_runtime(
         serve_runtime(lambda: FlowRuntime(flow))
     """
     app = _LocalOnly(runtime_app(factory, path=path))
-    sockets = listen(resolve(host, port))
+    sockets = listen(host, port)
     sys.stdout.write(f"usechat serves flows at ws://{host}:{sockets[0].getsockname()[1]}{path}\n")
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it

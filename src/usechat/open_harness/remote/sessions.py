@@ -14,14 +14,12 @@ from typing import Any, Final
 
 import httpx2
 
-from usechat.certificates import verification
 from usechat.errors import InvalidFrame, LocalProtocolError, PublicError
 from usechat.open_harness.errors import Unreachable
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import backoff, require_scheme, without_secrets
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
-from usechat.protocol.sse import EventDecoder
-from usechat.transports import current_context
+from usechat.transports import EventDecoder, current_context, verification
 from usechat.values import json_text, read_json
 
 __all__ = [

@@ -85,6 +85,9 @@ def token_of(headers: Mapping[str, str]) -> str | None:
 
     A page cannot set headers on a WebSocket, but it can offer subprotocols. Two ``Authorization`` headers count as
     none: a proxy in front may have checked the other one.
+
+    >>> token_of({"authorization": "Bearer a-long-random-text"})
+    'a-long-random-text'
     """
     values = _values(headers, "authorization")
     if values:

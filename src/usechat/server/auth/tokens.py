@@ -27,7 +27,15 @@ _SETTLED: Final = 2_000_000_000
 
 
 class WatchedFile(Generic[Content]):
-    """The content of a file, read again when it has changed. ``parse`` raises ``ValueError`` for bad content."""
+    """The content of a file, read again when it has changed. ``parse`` raises ``ValueError`` for bad content.
+
+    Raises :class:`~usechat.errors.UnusableFile` if the file cannot be read, or is bad from the start.
+
+    >>> from pathlib import Path
+    >>> _ = Path("limit.txt").write_text("30")
+    >>> WatchedFile("limit.txt", int).read()
+    30
+    """
 
     def __init__(self, path: str | os.PathLike[str], parse: Callable[[bytes], Content]) -> None:
         self._path = Path(path)
