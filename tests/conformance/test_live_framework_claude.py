@@ -22,13 +22,13 @@ pytestmark = [
 def test_the_model_is_not_told_of_a_permission_that_another_message_supersedes(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt = claude.interrupt
+    interrupt = claude._interrupt
 
     async def interrupt_late(client: Any) -> None:
         await asyncio.sleep(1)  # as on a machine that is busy: Claude Code could go on meanwhile
         await interrupt(client)
 
-    monkeypatch.setattr(claude, "interrupt", interrupt_late)
+    monkeypatch.setattr(claude, "_interrupt", interrupt_late)
     [framework] = [each for each in RECORDED_FRAMEWORKS if each.name == "Claude Agent SDK"]
     [script] = [each for each in SCRIPTS if each.name == "a new message while an approval waits"]
     with recorded_chat(script, framework, "anthropic", NEWEST[-1], browser) as (chat, _recorder):

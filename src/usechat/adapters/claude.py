@@ -185,7 +185,7 @@ class Permission(NamedTuple):
     reason: str | None = None
 
 
-AskPermission: TypeAlias = Callable[[str, str, Any], Awaitable[Permission]]
+AskPermission: TypeAlias = Callable[[str, str, Any], Awaitable[Permission | None]]
 """Asks for the permission to make a call: its id, its name as Claude Code has it, and its input."""
 
 
@@ -213,7 +213,8 @@ async def ask_claude(
         earlier_chat: the messages before, one text each: Claude gets them as text if that session is not on this
             machine.
         ask: returns the permission for a call. It is called with the id of the call, its name and its input, when the
-            message of the model that makes the call is complete. Options with ``can_use_tool`` ask that instead.
+            message of the model that makes the call is complete. ``None`` if nobody waits for the response any more:
+            Claude Code stops. Options with ``can_use_tool`` ask that instead.
 
     >>> async def messages(options):
     ...     content = [{"type": "text", "text": "Hello"}]
@@ -271,6 +272,8 @@ async def _answer(
     """Answer ``can_use_tool``."""
     await streamed.complete()
     permission = await ask(context.tool_use_id, name, tool_input)
+    if permission is None:  # a plain refusal would be told to the model, which is paid for and read by nobody
+        return _sdk().PermissionResultDeny(message=_DENIED, interrupt=True)
     if permission.approved:
         return _sdk().PermissionResultAllow()
     return _sdk().PermissionResultDeny(message=permission.reason or _DENIED)
@@ -332,12 +335,12 @@ class _Permissions:
         self._context = current_context()
         self._wait_seconds = wait_seconds
 
-    async def ask(self, call_id: str, name: str, tool_input: Any) -> Permission:
-        """Return the permission for a call."""
+    async def ask(self, call_id: str, name: str, tool_input: Any) -> Permission | None:
+        """Return the permission for a call; ``None`` if the turn was stopped meanwhile."""
         show = partial(self._context.feed, PermissionAsked(call_id, name, tool_input))
         answer = await self._context.ask(PageQuestion(call_id, show, wait_seconds=self._wait_seconds))
-        if self._turn.stopped:  # a plain refusal would be told to the model, which is paid for and read by nobody
-            return sdk().PermissionResultDeny(message=_DENIED, interrupt=True)
+        if self._turn.stopped:
+            return None
         if not isinstance(answer, ApprovalAnswer):
             return Permission(approved=False)
         if not answer.approved:
