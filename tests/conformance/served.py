@@ -16,7 +16,7 @@ from starlette.routing import Mount, Router
 from usechat.server.app import EndpointsApp
 from usechat.turn import Turn
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import httpx2
 
 from tests.plain_asgi import PLAIN_ASGI
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds to wait for something that should happen soon; a loaded machine is slow."""
 
 _PROGRAM: Final = "import sys; from usechat.cli import main; sys.exit(main())"
