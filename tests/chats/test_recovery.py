@@ -141,6 +141,8 @@ def test_the_model_is_told_what_the_person_has_answered_to_the_client_tool(answe
         ([STEP, DENIED], [STEP, call("output-denied", approval=DENIED["approval"])]),
         ([STEP, RESULT], [STEP, RESULT]),
         ([STEP, call("input-available", "o1")], [STEP, call("output-error", "o1", errorText="Lost")]),
+        ([STEP, OPEN], [STEP, AGAIN]),
+        ([STEP, call("input-available", "t2")], [STEP, call("output-error", "t2", errorText=NOT_ALLOWED)]),
     ],
     ids=[
         "a new answer",
@@ -149,8 +151,10 @@ def test_the_model_is_told_what_the_person_has_answered_to_the_client_tool(answe
         "a denial",
         "an output of the page",
         "a call that waits for the page",
+        "a call that may run again",
+        "a call that a client tool has asked about",
     ],
 )
 def test_a_turn_that_begins_again_gets_the_message_as_it_was(before: list[Any], after: list[Any]) -> None:
     message = message_of([*after, STEP, HALF])
-    assert as_continued(message, len(before), answerable=["o1"], given=["t1"]) == message_of(before)
+    assert as_continued(message, len(before), answerable=["o1"], given=["t1", "after-crash-t2"]) == message_of(before)

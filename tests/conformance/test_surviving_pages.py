@@ -9,6 +9,8 @@ import pytest
 
 from tests.chats.surviving import SurvivingServer
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, text_of
+from usechat.chats.recovery import MAY_CALL_AGAIN, NOT_ALLOWED
+from usechat.runs.settings import AfterCrash
 from usechat.server import Settings
 
 WHOLE: Final = "First. Second. Third."
@@ -23,7 +25,7 @@ PAGES: Final = [("fresh", release) for release in NEWEST] + [("same", release) f
 
 
 class Start(Protocol):
-    def __call__(self, *, waits_at: str) -> SurvivingServer: ...
+    def __call__(self, *, waits_at: str, after_crash: AfterCrash | None = None) -> SurvivingServer: ...
 
 
 @pytest.fixture
@@ -33,8 +35,8 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     servers: list[SurvivingServer] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def start_one(*, waits_at: str) -> SurvivingServer:
-            database, settings = str(tmp_path / "chats.db"), Settings(sdk=release)
+        def start_one(*, waits_at: str, after_crash: AfterCrash | None = None) -> SurvivingServer:
+            database, settings = str(tmp_path / "chats.db"), Settings(sdk=release, after_crash=after_crash)
             servers.append(
                 SurvivingServer(
                     database, tmp_path / "notes", "pydantic", waits_at=waits_at, settings=settings, listener=listener
@@ -58,8 +60,9 @@ def killed_under(browser: Browser, server: SurvivingServer, release: str) -> Pag
 
 
 def loaded_anew(browser: Browser, server: SurvivingServer, release: str) -> Page:
-    """Return a page as it is after a reload."""
-    return browser.open(release, f"{server.url}/api/chat", chat_id="c1", messages=server.load()["messages"])
+    """Return a page as it is after a reload; it posts by itself when all calls are answered."""
+    messages, automatic = server.load()["messages"], ["tools", "approvals"]
+    return browser.open(release, f"{server.url}/api/chat", chat_id="c1", messages=messages, automatic=automatic)
 
 
 @pytest.mark.parametrize("place", STATES)
@@ -93,3 +96,28 @@ def test_a_chat_goes_on_after_its_server_was_killed(browser: Browser, start: Sta
     page.answer()
     assert text_of(page.look()) == "Third."
     assert second.notes == [*NOTES["tool"], "model 3"]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_page_is_shown_at_once_what_its_answer_about_an_interrupted_call_led_to(
+    browser: Browser, start: Start, release: str, approved: bool
+) -> None:
+    killed_under(browser, start(waits_at="tool", after_crash="ask"), release)
+    second = start(waits_at="text 3", after_crash="ask")
+    assert second.ended()[0] == "waiting"
+    page = loaded_anew(browser, second, release)
+    question = page.look()["messages"][-1]["parts"][-1]
+    if question["state"] == "approval-requested":
+        page.call("addToolApprovalResponse", {"id": question["approval"]["id"], "approved": approved})
+    else:
+        answer = {"tool": "approval", "toolCallId": question["toolCallId"], "output": {"approved": approved}}
+        page.call("addToolOutput", answer)
+    view = page.until(lambda view: text_of(view) == WHOLE)
+    call = next(part for part in view["messages"][-1]["parts"] if part["type"] == "tool-book")
+    assert (call["state"], call["errorText"]) == ("output-error", MAY_CALL_AGAIN if approved else NOT_ALLOWED)
+    second.open_gate()
+    stored: Any = second.ended()[1]["parts"]
+    assert [shown | {"approval": None} for shown in page.answer()["parts"]] == [
+        part | {"approval": None} for part in stored
+    ]

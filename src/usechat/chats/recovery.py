@@ -93,7 +93,8 @@ class Recovery(msgspec.Struct, frozen=True):
 def as_continued(message: UIMessage, length: int, *, answerable: Collection[str], given: Collection[str]) -> UIMessage:
     """Return an answer of ``length`` parts as it was when its last run began to continue it.
 
-    The calls ``answerable`` were open then, and the calls ``given`` had been answered by the page.
+    The calls ``answerable`` were open then, and the calls ``given`` had been answered by the page. So was a call about
+    which a person was asked: its page has the question, answered, and not what came of the call.
 
     >>> approval = {"id": "a1", "approved": True}
     >>> call = {"type": "tool-pay", "toolCallId": "c1", "state": "output-available", "output": 1, "approval": approval}
@@ -110,7 +111,8 @@ def as_continued(message: UIMessage, length: int, *, answerable: Collection[str]
 def _unsettled(part: dict[str, Any], answerable: Collection[str], given: Collection[str]) -> dict[str, Any]:
     """Return a call without the outcome that the run has given it."""
     call_id, approval = part.get("toolCallId"), part.get("approval")
-    if call_id in answerable:
+    is_asked_about = call_id in given or f"{_QUESTION}{call_id}" in given
+    if call_id in answerable or (is_asked_about and part.get("errorText") in (MAY_CALL_AGAIN, NOT_ALLOWED)):
         state = "input-available" if approval is None else "approval-requested"
     elif call_id in given and approval is not None:
         state = "approval-responded"

@@ -45,7 +45,7 @@ import enum
 import functools
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, get_args
 
 import msgspec
@@ -217,7 +217,8 @@ class PreparedRun(NamedTuple):
     """A run that may start: what it is, its turn, the message that it continues, and what records it.
 
     A run that is queued for an agent process is recorded there: ``recording`` is what that process needs.
-    ``taken_ids`` are those of the chat's other messages.
+    ``taken_ids`` are those of the chat's other messages. ``outcomes`` are those of calls of the continued message that
+    are known to the agent and not to the page: they are sent first.
     """
 
     info: RunInfo
@@ -226,6 +227,7 @@ class PreparedRun(NamedTuple):
     recorder: RunRecorder | None = None
     recording: Mapping[str, Any] | None = None
     taken_ids: Set[str] = frozenset()
+    outcomes: Sequence[parts.Part] = ()
 
 
 class Run:
@@ -254,6 +256,7 @@ class Run:
         "_on_error",
         "_on_failure",
         "_ordered",
+        "_outcomes",
         "_recorder",
         "_sent_part",
         "_stream",
@@ -292,6 +295,7 @@ class Run:
         self._maximum_bytes = settings.maximum_run_bytes
         self._chat_secret = chat_secret
         self._taken_ids = prepared.taken_ids
+        self._outcomes = prepared.outcomes
         self._loop = asyncio.get_running_loop()
         self._sent_part = False  # since the last tick
         self._taken = 0  # what readers had taken at the last tick
@@ -327,6 +331,8 @@ class Run:
         """Start the task, or continue the one that waits for the turn's answers. Every failure ends in the stream."""
         if self._timer is not None:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
+        for outcome in self._outcomes:
+            self.write(outcome)
         buffer = None if self.log.coalesces else self.log  # one that coalesces frames is flushed by its timer
         with of_an_agent():
             self._task = self._waiting_tasks.begin(source, self._context, self, buffer)

@@ -21,6 +21,7 @@ from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import settled, with_stored_answers
 from usechat.chats.recording import AnswerBuilder
+from usechat.chats.recovery import as_continued
 from usechat.chats.store import ChatStore, LoggedAnswer
 from usechat.chats.titles import TitleFunction, ask_title
 from usechat.chats.transaction import Claim, LostAnswer
@@ -291,7 +292,8 @@ class StoredTurns:
                 request = await self.with_files(request, files)
             context = make_context(request)
             info = with_calls(info, beginning.claim, beginning.continues)
-            continues = None if beginning.continues is None else files.write(beginning.continues)
+            message = None if beginning.continues is None else files.write(beginning.continues)
+            continues = None if message is None else _as_shown(message, beginning.claim)
             title = beginning.chat.title if beginning.is_new else ""
             if source is not None:
                 recorder = StoredAnswer(
@@ -320,6 +322,7 @@ class StoredTurns:
                     recorder,
                     recording=None if recording is None else msgspec.to_builtins(recording),
                     taken_ids=beginning.known_ids,
+                    outcomes=() if message is None or continues is None else unseen_parts(message, continues),
                 ),
                 source,
             )
@@ -531,6 +534,11 @@ def with_calls(info: RunInfo, claim: Claim, continues: UIMessage | None) -> RunI
         open_calls=tuple(call for call in calls if call.tool_call_id in claim.answerable),
         given_calls=tuple(call for call in calls if call.tool_call_id in claim.given),
     )
+
+
+def _as_shown(message: UIMessage, claim: Claim) -> UIMessage:
+    """Return the message that a run continues as its page shows it, which has not seen what the answers led to."""
+    return as_continued(message, claim.begun, answerable=claim.answerable, given=claim.given)
 
 
 def _calls_of(message: UIMessage | None) -> Collection[OpenCall]:
