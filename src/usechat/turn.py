@@ -6,6 +6,7 @@ connects the turn with the run that writes the stream, stops it, and counts what
 """
 
 import asyncio
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -146,9 +147,10 @@ class AgentInfo(msgspec.Struct, frozen=True):
 class _Outlet:
     """Where the parts of a turn go. The turn and its context share it, so that neither keeps the other alive."""
 
-    __slots__ = ("loop", "should_yield", "step_counts", "steps", "stopped", "thread", "threads", "write")
+    __slots__ = ("loop", "run_id", "should_yield", "step_counts", "steps", "stopped", "thread", "threads", "write")
 
     def __init__(self, threads: AgentThreads) -> None:
+        self.run_id = ""
         self.write: Write = _not_begun
         self.threads = threads
         self.steps: Steps | None = None
@@ -352,10 +354,47 @@ class Turn:
             stored = await steps.begin(name, ordinal, is_replayable=is_replayable(function))
             if stored is not None:
                 return read_json(stored)
-        result = _step_result(name, await outlet.threads.call(function, *arguments))
+        with _in_step(name, ordinal):
+            result = _step_result(name, await outlet.threads.call(function, *arguments))
         if steps is not None:
             await steps.end(name, ordinal, result)
         return read_json(result)
+
+    def key(self, *values: Any) -> str:
+        """Return an idempotency key: a service that gets it twice does a thing once.
+
+        It is the same in every process that goes on with this answer, and no other answer has it. Each :meth:`step` has
+        its own. A tool names itself and its input, ``current_turn().key("pay", order)``: the same values are the same
+        call. They must be JSON; :class:`~usechat.errors.LocalProtocolError` for others, and where nothing answers.
+
+        >>> async def agent(turn):
+        ...     orders = [turn.key("pay", "A1"), turn.key("pay", "A1"), turn.key("pay", "A2")]
+        ...     yield f"{len(orders)} payments, {len(set(orders))} keys"
+        >>> from usechat.testing import AgentClient
+        >>> with AgentClient(agent) as client:
+        ...     client.ask("hi").text
+        '3 payments, 2 keys'
+        """
+        if not self._outlet.run_id:
+            raise LocalProtocolError("the turn has not begun, so it has no key")
+        try:
+            text = json.dumps([self._outlet.run_id, _current_step.get(), values], allow_nan=False, sort_keys=True)
+        except (TypeError, ValueError):
+            kinds = ", ".join(type(value).__name__ for value in values)
+            raise LocalProtocolError(f"a key is made of JSON values, not of these: {kinds}") from None
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+_current_step: Final[ContextVar[tuple[str, int] | None]] = ContextVar("usechat.step", default=None)
+
+
+@contextmanager
+def _in_step(name: str, ordinal: int) -> Iterator[None]:
+    token = _current_step.set((name, ordinal))
+    try:
+        yield
+    finally:
+        _current_step.reset(token)
 
 
 def _step_result(name: str, value: Any) -> str:
@@ -464,7 +503,6 @@ class TurnContext:
         "has_begun_before",
         "outlet",
         "pause",
-        "run_id",
         "send",
         "states",
         "threads",
@@ -478,8 +516,6 @@ class TurnContext:
         observer: SourceObserver | None = None,
         threads: AgentThreads | None = None,
     ) -> None:
-        self.run_id = ""
-        """The id of the run that drives the turn, which sets it; runs that answer the same turn again have the same."""
         self.has_begun_before = False
         """Whether a process has begun to answer the turn which died."""
         self.threads = threads or AgentThreads()
@@ -498,6 +534,15 @@ class TurnContext:
         self.send = outlet.send
         """Send a part at once, from any thread."""
         self._observer = observer
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run that drives the turn, which sets it; runs that answer the same turn again have the same."""
+        return self.outlet.run_id
+
+    @run_id.setter
+    def run_id(self, run_id: str) -> None:
+        self.outlet.run_id = run_id
 
     @property
     def write(self) -> Write:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from tests.chats.dying import ServerProcess
 from tests.server.process import eventually
-from usechat import emit, parts, replayable
+from usechat import current_turn, emit, parts, replayable
 from usechat.chats import SqlChats
 from usechat.errors import UnknownOutcome
 from usechat.protocol.ui_messages import UIMessage, tool_parts_of
@@ -97,7 +97,21 @@ class _Agents:
         yield "Third."
 
     def pydantic(self) -> "Agent[None, str]":
-        """Return the same as an agent of Pydantic AI, whose model refuses a history that no provider would accept."""
+        """Return the same as an agent of Pydantic AI."""
+        return self._pydantic(self.book)
+
+    def keyed(self) -> "Agent[None, str]":
+        """Return the same with a tool that may run again, and has a key."""
+
+        @replayable
+        async def book() -> str:
+            self._life.note(current_turn().key("book"))
+            return await self.book()
+
+        return self._pydantic(book)
+
+    def _pydantic(self, book: Callable[[], Awaitable[str]]) -> "Agent[None, str]":
+        """Return an agent whose model refuses a history that no provider would accept."""
 
         async def model(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[Any]:
             all_parts = [part for message in messages for part in message.parts]
@@ -112,7 +126,7 @@ class _Agents:
             if number < 3:
                 yield {0: DeltaToolCall(("weather", "book")[number - 1], "{}", tool_call_id=f"t{number}")}
 
-        return Agent(FunctionModel(stream_function=model), tools=[self.weather, self.book])
+        return Agent(FunctionModel(stream_function=model), tools=[self.weather, book])
 
     async def steps(self, turn: Turn) -> AsyncIterator[str]:
         """Answer in steps that are stored."""
@@ -153,6 +167,7 @@ class _Agents:
 
         @replayable
         async def book() -> str:
+            self._life.note(turn.key())
             return await self.book()
 
         yield f"{await turn.step('book', book)}."
@@ -160,7 +175,8 @@ class _Agents:
 
 def _serve(listener: socket.socket, database: str, notes: Path, agent: str, waits_at: str, settings: Settings) -> None:
     agents = _Agents(_Life(notes, waits_at))
-    answer = agents.pydantic() if agent == "pydantic" else getattr(agents, agent)
+    answer = getattr(agents, agent)
+    answer = answer() if agent in ("pydantic", "keyed") else answer
     chats = SqlChats(database, lease=6)
     app = ChatApp(answer, chats=chats, settings=settings, metrics=False, drain=0.1)
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])

@@ -375,4 +375,14 @@ def test_a_step_that_may_run_again_does(start: Start) -> None:
     die(start("again", waits_at="tool"))
     second = start("again")
     assert text_of(second.ended()[1]) == "booked."
-    assert second.notes == ["book", "book"]
+    key = second.notes[0]
+    assert second.notes == [key, "book", key, "book"]
+
+
+def test_a_tool_that_may_run_again_has_the_same_key(start: Start) -> None:
+    die(start("keyed", waits_at="tool"))
+    second = start("keyed")
+    assert text_of(second.ended()[1]) == "First. Second. Third."
+    key = second.notes[3]
+    attempt = ["model 2", key, "book"]
+    assert second.notes == ["model 1", "weather", *attempt, *attempt, "model 3"]
