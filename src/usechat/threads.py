@@ -15,7 +15,8 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -126,22 +127,30 @@ class AgentThreads:
         self._free += 1
 
 
-@contextlib.contextmanager
-def contained() -> Iterator[None]:
+class contained:  # noqa: N801 (as `contextlib.suppress`; a class, because every turn enters it several times)
     """Raise ``TaskExited`` in the place of what a function of the application must not do to its caller.
 
     ``SystemExit`` and ``KeyboardInterrupt`` in any task end the event loop, and so the server. A ``CancelledError``
     that nobody asked for looks as if the caller was cancelled.
     """
-    try:
-        yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise TaskExited(f"a function of the application raised {error!r}") from error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise TaskExited("a function of the application was cancelled by itself") from error
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin to watch."""
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        """Replace an exception that must not leave the block."""
+        if error is None or isinstance(error, Exception):
+            return
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise TaskExited(f"a function of the application raised {error!r}") from error
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():
+                raise TaskExited("a function of the application was cancelled by itself") from error
 
 
 def is_async(function: Any) -> bool:

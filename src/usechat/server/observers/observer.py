@@ -96,22 +96,12 @@ class Observers(Observer):
     """
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
         self._logged: set[tuple[int, str]] = set()
-        # Called for every stream each second: observers that ignore it are left out.
-        self._byte_counters = [each for each in observers if _counts_bytes(each)]
-
-    def bytes_sent(self, count: int, /) -> None:
-        """Pass it on."""
-        for observer in self._byte_counters:
-            try:
-                with contained():
-                    observer.bytes_sent(count)
-            except Exception as error:
-                self._log(observer, "bytes_sent", error)
+        # Every turn and every stream is told in several of them: observers that ignore a method are left out.
+        self._listening = {method: [each for each in observers if _hears(each, method)] for method in _METHODS}
 
     def _tell(self, method: str, *event: Any) -> None:
-        for observer in self._observers:
+        for observer in self._listening[method]:
             try:
                 with contained():
                     getattr(observer, method)(*event)
@@ -132,10 +122,10 @@ def _passing_on(method: str) -> Callable[..., None]:
     return pass_on
 
 
-for _name in dir(Observer):
-    if not _name.startswith("_") and _name not in vars(Observers):
-        setattr(Observers, _name, _passing_on(_name))
+_METHODS: Final = tuple(name for name in dir(Observer) if not name.startswith("_"))
+for _name in _METHODS:
+    setattr(Observers, _name, _passing_on(_name))
 
 
-def _counts_bytes(observer: Observer) -> bool:
-    return getattr(type(observer), "bytes_sent", None) is not Observer.bytes_sent
+def _hears(observer: Observer, method: str) -> bool:
+    return getattr(type(observer), method, None) is not getattr(Observer, method)
