@@ -2,7 +2,7 @@
 
 import pytest
 
-from usechat.chats.chat import MessageNode, Tree
+from usechat.chats.chat import MessageNode, Tree, read_text, write_text
 
 pytestmark = pytest.mark.quick
 
@@ -56,3 +56,16 @@ def test_an_id_that_is_taken_is_replaced() -> None:
     fresh = iter(["b", "new"])
     assert Tree(FORKED).free_id("a", lambda: next(fresh)) == "new"
     assert Tree(FORKED).free_id("free", lambda: "never") == "free"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"text": "21 °C\0"}, id="text"),
+        pytest.param({"text": "half a pair: \ud83d"}, id="an-unpaired-surrogate"),
+        pytest.param([2**64, -(2**63) - 1, 0.1, -0.0, 1e300], id="numbers"),
+        pytest.param([float("inf"), float("-inf")], id="numbers-that-json-does-not-have"),
+    ],
+)
+def test_json_is_read_as_it_was_written(value: object) -> None:
+    assert read_text(write_text(value)) == value

@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
@@ -19,7 +20,16 @@ import msgspec
 
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["BLOB_ID", "Blob", "BlobStore", "FileUrls", "extract_files", "inline_files", "stored_file_ids"]
+__all__ = [
+    "BLOB_ID",
+    "Blob",
+    "BlobStore",
+    "FileUrls",
+    "extract_files",
+    "holds_files",
+    "inline_files",
+    "stored_file_ids",
+]
 
 BLOB_ID: Final = "[0-9a-f]+"
 """The ids of blobs, as a regular expression. Clients send ids, and a store of the application may use them as paths."""
@@ -27,7 +37,8 @@ _SCHEME: Final = "usechat-file:"
 _URL: Final = re.compile(rf"(?:https?:/)?(/[^?#]*/)({BLOB_ID})")
 """The path of a URL, up to the id of a blob. One for all chats: compiling a pattern costs more than a turn should."""
 _FILES: Final = ("file", "reasoning-file")
-_HOLDERS: Final = {*_FILES, "steering-message"}
+_HOLDERS: Final = frozenset({*_FILES, "steering-message"})
+_TYPE: Final = itemgetter("type")
 _Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -92,6 +103,11 @@ def extract_files(message: UIMessage, larger_than: int) -> tuple[UIMessage, list
         return _SCHEME + blob.id
 
     return _with_urls(message, replace), list(blobs.values())
+
+
+def holds_files(message: UIMessage) -> bool:
+    """Tell whether a message may have files: whether it has parts of the types that do."""
+    return not _HOLDERS.isdisjoint(map(_TYPE, message["parts"]))
 
 
 def stored_file_ids(message: UIMessage) -> list[str]:
@@ -186,9 +202,9 @@ def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | Non
 
 def _with_files(message: UIMessage, change: _Change) -> UIMessage:
     """Return a message whose file parts are what ``change`` makes of them; ``None`` leaves one out."""
-    parts = cast("list[dict[str, Any]]", message["parts"])
-    if not any(part["type"] in _HOLDERS for part in parts):  # most messages, and each is looked at several times a turn
+    if not holds_files(message):  # most messages, and each is looked at several times a turn
         return message
+    parts = cast("list[dict[str, Any]]", message["parts"])
     changed = _changed(parts, change)
     return cast("UIMessage", {**message, "parts": changed}) if changed != parts else message
 

@@ -165,24 +165,32 @@ def is_id(value: str) -> bool:
     return False
 
 
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ASCII_WRITER: Final = json.JSONEncoder(separators=(",", ":"))
+_SORTED_WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
 def write_text(value: Any) -> str:
     """Write JSON that every database can keep: unpaired surrogates and NUL are escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _WRITER.encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
+        return _ASCII_WRITER.encode(value)
     return text
 
 
 def read_text(text: str) -> Any:
     """Read what :func:`write_text` wrote."""
-    return json.loads(text)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:  # an unpaired surrogate, or a number that JSON does not have
+        return json.loads(text)
 
 
 def digest_of(message: Mapping[str, Any]) -> str:
     """Return a digest of the parts of a message; the order of keys does not matter."""
-    text = json.dumps(message["parts"], sort_keys=True, separators=(",", ":"))
+    text = _SORTED_WRITER.encode(message["parts"])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

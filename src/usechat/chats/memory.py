@@ -58,9 +58,10 @@ class _Chat(msgspec.Struct):
     states: dict[str, bytes] = {}
     steps: dict[tuple[str, int], str | None] = {}
     claim: ClaimRow | None = None
+    size: int = 0
+    """The length of everything in it, as it was counted last."""
 
-    @property
-    def size(self) -> int:
+    def count(self) -> int:
         files = sum(len(blob.data) for blob in self.blobs.values())
         return sum(message.size for message in self.messages.values()) + files + sum(map(len, self.states.values()))
 
@@ -88,6 +89,8 @@ class MemoryChats(ChatStore):
     []
     """
 
+    outlives_process = False
+
     def __init__(
         self,
         *,
@@ -103,10 +106,6 @@ class MemoryChats(ChatStore):
         self._maximum_chats = maximum_chats
         self._maximum_bytes = maximum_bytes
         self._bytes = 0
-
-    def would_continue(self, _claim: Claim) -> bool:
-        """Return ``False``: the chats end with the process."""
-        return False
 
     @asynccontextmanager
     async def transaction(self, chat_id: str, *, writes: bool = True) -> AsyncIterator["_MemoryTransaction"]:
@@ -134,10 +133,13 @@ class MemoryChats(ChatStore):
             yield transaction
 
     def _replace(self, chat_id: str, before: _Chat | None, after: _Chat) -> None:
-        self._bytes += (after.size if after.row is not None else 0) - (before.size if before is not None else 0)
-        self._chats.pop(chat_id, None)
+        if before is not None:
+            del self._chats[chat_id]
+            self._bytes -= before.size
         if after.row is not None:
             self._chats[chat_id] = after
+            after.size = after.count()
+            self._bytes += after.size
         self._forget()
 
     def _forget(self) -> None:

@@ -166,6 +166,9 @@ class ChatStore(abc.ABC):
     ['user', 'assistant']
     """
 
+    outlives_process = True
+    """Whether the chats are there when their process has ended, so that another one may continue an answer."""
+
     def __init__(
         self, *, lease: float = 30, inline_limit: int = _LARGEST_INLINE, blobs: BlobStore | None = None
     ) -> None:
@@ -398,7 +401,9 @@ class ChatStore(abc.ABC):
 
     def would_continue(self, claim: Claim) -> bool:
         """Tell whether another process continues an answer of this one when this one ends."""
-        return self.continues is not None and self.continues(claim, claim.run_id in self._stepped)
+        if self.continues is None or not self.outlives_process:
+            return False
+        return self.continues(claim, claim.run_id in self._stepped)
 
     async def take(self, chat_id: str, accepts: Callable[[ClaimRow, bool], bool]) -> Orphan | None:
         """Take over the answer of a process that died; ``None`` if there is none, or it is not to be continued.

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from usechat.chats.beginning import Answered, Begun, Busy, Joined
-from usechat.chats.blobs import FileUrls
+from usechat.chats.blobs import FileUrls, holds_files
 from usechat.chats.chat import settled, with_stored_answers
 from usechat.chats.recording import AnswerBuilder
 from usechat.chats.recovery import as_continued
@@ -186,7 +186,8 @@ class StoredTurns:
         """
         await self._opened()
         expires: float | None = None
-        turn = "" if source is None else _encoded(info, make_context(request).turn.input, files)
+        may_continue = source is not None and self.store.outlives_process
+        turn = _encoded(info, make_context(request).turn.input, files) if may_continue else ""
         while True:
             beginning = await self.store.begin(
                 request,
@@ -410,6 +411,8 @@ class StoredTurns:
 
         The provider of a model cannot read addresses of this server.
         """
+        if not any(map(holds_files, request.messages)):
+            return request
         stored = [files.read(message) for message in request.messages]
         loaded = await self.store.load_files(request.chat_id, stored, limit=self._file_bytes)
         return msgspec.structs.replace(request, messages=[files.write(message) for message in loaded])
