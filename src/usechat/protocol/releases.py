@@ -206,6 +206,7 @@ class Releases:
     def __init__(self, name: str, releases: tuple[Release, ...]) -> None:
         self.name = name
         self.releases = releases
+        self._known: dict[tuple[str, str | None], bool] = {}
         self._unknown_fields: dict[type, tuple[FieldInfo, ...]] = {
             struct: tuple(
                 field for field in msgspec.structs.fields(struct) if not self.knows(chunk_type, field.encode_name)
@@ -218,6 +219,11 @@ class Releases:
 
     def knows(self, chunk_type: str, field: str | None = None) -> bool:
         """Tell whether every release knows the chunk type (any ``data-*`` is ``data``), or this field of it."""
+        if (is_known := self._known.get((chunk_type, field))) is None:
+            is_known = self._known[chunk_type, field] = self._look_up(chunk_type, field)
+        return is_known
+
+    def _look_up(self, chunk_type: str, field: str | None) -> bool:
         row = CHUNKS[chunk_type]
         since = row.since if field is None else row.fields.get(field, row.since)
         candidates = self.releases if self.name != "any" or chunk_type not in APPROVALS else self.releases[1:]

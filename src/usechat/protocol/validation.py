@@ -265,12 +265,17 @@ def _part_check(release: Release) -> Check:
     return check
 
 
-def clean_message(value: Any, path: str, release: Release) -> dict[str, Any]:
-    """Return a message with the keys that this release knows, or raise InvalidMessages."""
+@functools.lru_cache(maxsize=64)
+def _message_check(release: Release) -> Check:
     shape = _required(
         id=_string, role=_one_of("system", "user", "assistant"), parts=_array_of(_part_check(release))
     ) | _optional(metadata=_anything)
-    message: dict[str, Any] = _shaped(shape)(value, path)
+    return _shaped(shape)
+
+
+def clean_message(value: Any, path: str, release: Release) -> dict[str, Any]:
+    """Return a message with the keys that this release knows, or raise InvalidMessages."""
+    message: dict[str, Any] = _message_check(release)(value, path)
     may_be_empty = message["role"] == "assistant" and holds(release, "assistant-without-parts")
     if not message["parts"] and not may_be_empty:
         raise InvalidMessages(f"{path}.parts must have a part in a message of this role", path=f"{path}.parts")

@@ -28,7 +28,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -344,8 +344,8 @@ class Endpoints:
         make_context = partial(self._context, turn_input)
         agent = await self._agent_for(chat_request, identity)
         source = await self._agents.open(agent)
-        if source is not None and isinstance(source, Reachable):
-            await source.require_reachable()
+        if source is not None and _is_reachable(type(source)):
+            await cast("Reachable", source).require_reachable()
         await self._admit(info)
         try:
             await self._policy.admit(request)
@@ -570,6 +570,12 @@ class Endpoints:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
             self.observer.request_refused(error.status)
             return PlainTextResponse(str(error), error.status, _headers_of(error))
+
+
+@lru_cache(maxsize=64)
+def _is_reachable(kind: type) -> bool:
+    """Tell whether sources of a class are ``Reachable``; to ask a protocol costs more than a turn should."""
+    return issubclass(kind, Reachable)
 
 
 def _with_id(request: Request, chat_request: ChatRequest) -> ChatRequest:

@@ -173,10 +173,11 @@ class AuthorizedChats:
     def __init__(self, rule: AuthorizeFunction, *, unknown: str = "No such chat.") -> None:
         self._rule: Any = rule
         self._unknown = unknown
+        self._authenticates = isinstance(rule, Authenticator)
 
     async def authenticate(self, request: Request) -> bool:
         """Authenticate the sender, if the rule needs no chat id."""
-        if isinstance(self._rule, Authenticator):
+        if self._authenticates:
             await self._rule.authenticate(request)
             return True
         return self._rule is allow_all

@@ -1,5 +1,6 @@
 """Origin check for servers without authentication."""
 
+import functools
 import ipaddress
 import logging
 from collections.abc import Sequence
@@ -65,6 +66,7 @@ def _host_of(url: str) -> str:
         return ""
 
 
+@functools.lru_cache(maxsize=64)
 def is_loopback_host(host: str) -> bool:
     """Tell whether a host name or an address is this machine's loopback."""
     if host == "localhost" or host.endswith(".localhost"):  # RFC 6761, section 6.3
