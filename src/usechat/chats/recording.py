@@ -25,7 +25,7 @@ from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
 from usechat.protocol.chunks import FinishStepChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import releases_for
-from usechat.protocol.sse import DONE, ChunkDecoder, ends_step
+from usechat.protocol.sse import DONE, ends_step, own_chunks
 from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["AnswerBuilder", "AnswerRecorder"]
@@ -43,7 +43,6 @@ class AnswerBuilder:
 
     def __init__(self, *, sdk: str, message_id: str, continues: UIMessage | None = None) -> None:
         last = str(releases_for(sdk).releases[-1])
-        self._decoder = ChunkDecoder.of_own_frames()
         self._message_id = message_id
         self._builder = MessageBuilder(sdk=last, message_id=message_id, message=continues)
         self.chunks = 0
@@ -74,12 +73,11 @@ class AnswerBuilder:
         """The answer as the page has it now."""
         frames, self._frames, self._size = b"".join(self._frames), [], 0
         try:
-            for chunk in self._decoder.receive(frames) if self._reads else ():
+            for chunk in own_chunks(frames) if self._reads else ():
                 self.chunks += 1
                 self._builder.receive(chunk)
                 if isinstance(chunk, FinishStepChunk):
                     self.finished = len(self._builder.message["parts"])
-            self._decoder.receive(b"")  # raises what followed the chunks
         except StreamFailed:  # a page does not read behind an `error`
             self._reads = False
         except Exception:  # what was read is stored, and the chat is given back

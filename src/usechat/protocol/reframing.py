@@ -20,7 +20,7 @@ from msgspec import UNSET
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
-from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames
+from usechat.protocol.sse import FrameStream, encode_frames, own_chunks
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_settled, is_tool, tool_name, tool_parts_of
 
@@ -230,7 +230,7 @@ _READERS: Final[Mapping[type[Any], Callable[[Any], list[Part]]]] = {
 
 def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
     """Write the frames of a run so far again, with one delta per block."""
-    return encode_frames(compact(ChunkDecoder.of_own_frames().receive(frames)), event_names=event_names)
+    return encode_frames(compact(own_chunks(frames)), event_names=event_names)
 
 
 def compact(stream: Iterable[Chunk]) -> list[Chunk]:
@@ -464,7 +464,6 @@ class Reframer:
         event_names: bool = False,
     ) -> None:
         self._exact = exact
-        self._decoder = ChunkDecoder.of_own_frames()
         self._reader = ChunkReader()
         stream = MessageStream(message_id=message_id, sdk=sdk, continues=continues)
         self._frames = FrameStream(stream, event_names=event_names)
@@ -473,8 +472,8 @@ class Reframer:
         self._may_hide_steps = not earlier and not continues
 
     def receive(self, frames: bytes) -> bytes:
-        """Take frames of the run, and return those for the other release."""
-        received = self._decoder.receive(frames)
+        """Take whole frames of the run, and return those for the other release."""
+        received = own_chunks(frames)
         new_parts = [part for chunk in (received if self._exact else compact(received)) for part in self._parts(chunk)]
         if self._earlier and new_parts:
             # The first part is the start of the message; what the message held before comes right behind it.

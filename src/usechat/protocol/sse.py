@@ -18,9 +18,8 @@ comments and unknown fields mean nothing, and an event without its blank line do
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,6 +49,7 @@ __all__ = [
     "end_of_piece",
     "ends_step",
     "has_ending",
+    "own_chunks",
     "pieces_of",
     "take_frames",
     "without_first",
@@ -245,6 +245,11 @@ def chunks_json(frames: bytes) -> list[bytes]:
     # A frame begins with "data: ", or has it behind the name of the event; a comment of ours never holds it.
     lines = (frame.partition(_DATA)[2] for frame in frames.split(_FRAME_END))
     return [data for data in lines if data and data != b"[DONE]"]
+
+
+def own_chunks(frames: bytes) -> Iterator[Chunk]:
+    """Read the chunks of whole frames that this program has written: however large one is, it was sent."""
+    return map(decode_chunk, chunks_json(frames))
 
 
 def has_ending(frames: bytes) -> bool:
@@ -548,8 +553,6 @@ class ChunkDecoder:
 
     :param maximum_event_bytes: the largest event that is read, which bounds the memory.
 
-    :meth:`of_own_frames` has no such limit, because a run limits what it writes.
-
     :meth:`receive` and :meth:`close` raise :class:`~usechat.errors.RemoteProtocolError`, which names the frame, for
     what is not a legal chunk. The chunks before it in the same bytes are returned first; the error is raised by the
     next call, and by every call after it.
@@ -560,11 +563,6 @@ class ChunkDecoder:
         self._error: RemoteProtocolError | None = None
         self.is_done = False
         """Whether ``[DONE]`` was read."""
-
-    @classmethod
-    def of_own_frames(cls) -> Self:
-        """Return a decoder of frames that this program has written: however large a chunk is, it was sent."""
-        return cls(maximum_event_bytes=sys.maxsize)
 
     def receive(self, data: _Bytes) -> list[Chunk]:
         """Take the next bytes and return the chunks that they complete."""

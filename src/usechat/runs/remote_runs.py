@@ -23,7 +23,7 @@ from usechat.errors import RunLost, RunRewritten, StoreUnreachable
 from usechat.ids import new_id
 from usechat.protocol.chunks import ReasoningStartChunk, TextStartChunk
 from usechat.protocol.reframing import parts_from_chunk
-from usechat.protocol.sse import ChunkDecoder, FrameStream
+from usechat.protocol.sse import FrameStream, own_chunks
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.replay import IN_MEMORY
@@ -162,7 +162,7 @@ def failure_after(
     frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str, *, event_names: bool = False
 ) -> bytes:
     """Return the frames that end a run whose stream was cut after ``frames``: close everything open, then an error."""
-    chunks = ChunkDecoder.of_own_frames().receive(frames)
+    chunks = list(own_chunks(frames))
     # The blocks keep the ids that clients have seen.
     ids = iter([chunk.id for chunk in chunks if isinstance(chunk, TextStartChunk | ReasoningStartChunk)])
     stream = FrameStream(

@@ -10,7 +10,7 @@ import msgspec
 from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.sse import own_chunks
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import PreparedRun, RunInfo, RunState, message_digest
@@ -84,7 +84,6 @@ class _Chunks:
     def __init__(self, reading: Reading, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._reading = reading
         self._on_close = on_close
-        self._decoder = ChunkDecoder.of_own_frames()
         self._chunks: deque[Chunk] = deque()
         self._closed = False
 
@@ -111,7 +110,7 @@ class _Chunks:
             await self.aclose()
             raise
         if isinstance(frames, bytes):
-            self._chunks.extend(self._decoder.receive(frames))
+            self._chunks.extend(own_chunks(frames))
         else:
             self._close()
 
