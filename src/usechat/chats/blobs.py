@@ -192,6 +192,8 @@ def _renamed(url: str, before: str, after: str) -> str | None:
 
 def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | None]) -> UIMessage:
     """Return a message whose file parts have the URLs that ``replace`` gives; nothing leaves one as it is."""
+    if not holds_files(message):  # most messages, and each is looked at several times a turn
+        return message
 
     def change(part: dict[str, Any]) -> dict[str, Any]:
         url = replace(part)
@@ -202,8 +204,6 @@ def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | Non
 
 def _with_files(message: UIMessage, change: _Change) -> UIMessage:
     """Return a message whose file parts are what ``change`` makes of them; ``None`` leaves one out."""
-    if not holds_files(message):  # most messages, and each is looked at several times a turn
-        return message
     parts = cast("list[dict[str, Any]]", message["parts"])
     changed = _changed(parts, change)
     return cast("UIMessage", {**message, "parts": changed}) if changed != parts else message

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -29,17 +30,19 @@ from usechat.protocol.ui_messages import UIMessage, text_of
 __all__ = ["MemoryChats"]
 
 _NEW_JOURNAL: Final = Journal()
+_SIZE: Final = attrgetter("size")
 
 
-class _MessageText(msgspec.Struct, frozen=True):
+class _MessageText(msgspec.Struct, frozen=True, kw_only=True):
     """A message as text, which nobody can change in place and which is read faster than a copy is made."""
 
     body: str
     growths: tuple[str, ...] = ()
+    size: int
 
-    @property
-    def size(self) -> int:
-        return len(self.body) + sum(map(len, self.growths))
+    @classmethod
+    def of(cls, body: str, *growths: str) -> "_MessageText":
+        return cls(body=body, growths=growths, size=len(body) + sum(map(len, growths)))
 
     def read(self) -> UIMessage:
         message: UIMessage = read_text(self.body)
@@ -63,7 +66,8 @@ class _Chat(msgspec.Struct):
 
     def count(self) -> int:
         files = sum(len(blob.data) for blob in self.blobs.values())
-        return sum(message.size for message in self.messages.values()) + files + sum(map(len, self.states.values()))
+        messages: int = sum(map(_SIZE, self.messages.values()))
+        return messages + files + sum(map(len, self.states.values()))
 
     def snapshot(self) -> "_Chat":
         return msgspec.structs.replace(
@@ -271,14 +275,14 @@ class _MemoryTransaction:
         if (before := self.record.nodes.get(node.key)) is not None:
             node = msgspec.structs.replace(node, created=before.created, feedback=before.feedback)
         self.record.nodes[node.key] = node
-        self.record.messages[node.key] = _MessageText(write_text(message))
+        self.record.messages[node.key] = _MessageText.of(write_text(message))
 
     async def put_feedback(self, key: int, feedback: Any) -> None:
         self.record.nodes[key] = msgspec.structs.replace(self.record.nodes[key], feedback=feedback)
 
     async def grow(self, key: int, number: int, growth: Growth) -> None:  # noqa: ARG002 (nothing is kept apart here)
         before = self.record.messages[key]
-        self.record.messages[key] = msgspec.structs.replace(before, growths=(*before.growths, write_text(growth)))
+        self.record.messages[key] = _MessageText.of(before.body, *before.growths, write_text(growth))
 
     async def claim(self) -> ClaimRow | None:
         row = self.record.claim

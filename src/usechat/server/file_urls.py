@@ -3,6 +3,7 @@
 from typing import Final
 from urllib.parse import quote
 
+from starlette.datastructures import URL
 from starlette.requests import HTTPConnection
 
 from usechat.chats.blobs import FileUrls
@@ -30,5 +31,7 @@ def shared_file_urls(request: HTTPConnection, path: str, token: str) -> FileUrls
 
 def _base(request: HTTPConnection) -> str:
     """Return the address of the app. Starlette's is that of the outermost app; this one may be mounted below it."""
-    scheme = _SCHEMES.get(request.url.scheme, request.url.scheme)
-    return str(request.base_url.replace(scheme=scheme, path=request.scope.get("root_path", ""))).rstrip("/")
+    scope = request.scope
+    scheme = _SCHEMES.get(scope["scheme"], scope["scheme"])
+    place = {"scheme": scheme, "path": scope.get("root_path", ""), "query_string": b""}
+    return str(URL(scope={**scope, **place})).rstrip("/")
