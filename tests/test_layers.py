@@ -70,6 +70,7 @@ LAYERS = [
     "adapters.model_files",
     "adapters.conversation",
     "adapters.framework",
+    "adapters.langgraph_memory",
     "adapters",
     "client.views",
     "client.relay",

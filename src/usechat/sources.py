@@ -80,6 +80,7 @@ __all__ = [
     "parts_of",
     "rereads_after_crash",
     "restartable",
+    "warn_of_forgetting",
     "warn_of_process_memory",
 ]
 
@@ -850,6 +851,13 @@ def warn_of_process_memory(source: Source) -> None:
     Call it at the start, where several processes may answer one chat.
     """
     sentence = getattr(source, "process_memory", None)
+    if sentence is not None:
+        _logger.warning("%s", sentence)
+
+
+def warn_of_forgetting(source: Source) -> None:
+    """Log what a source forgets unless chats are stored in a database: its attribute ``forgets``, a sentence."""
+    sentence = getattr(source, "forgets", None)
     if sentence is not None:
         _logger.warning("%s", sentence)
 

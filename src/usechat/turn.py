@@ -20,7 +20,7 @@ from msgspec import UNSET
 
 from usechat.errors import LocalProtocolError
 from usechat.ids import new_id
-from usechat.pauses.states import MemoryStates, PausedStates
+from usechat.pauses.states import AnswerMemory, MemoryStates, PausedStates
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
@@ -501,6 +501,7 @@ class TurnContext:
         "ask",
         "feed",
         "has_begun_before",
+        "memory",
         "outlet",
         "pause",
         "send",
@@ -522,6 +523,8 @@ class TurnContext:
         """Where plain functions and generators answer."""
         self.states: PausedStates = MemoryStates()
         """Where agents that pause keep their states; a run puts its store here."""
+        self.memory: AnswerMemory | None = None
+        """What keeps the state of a framework with the answers; ``None`` if chats do not outlive the process."""
         self.ask: Ask = _cannot_ask
         """Asks the page while the turn runs; call it in ``loop``. The run that drives the turn sets it."""
         self.feed: Feed = _no_adapter
@@ -592,6 +595,7 @@ class TurnContext:
         forked.connect(write)
         forked.run_id = self.run_id
         forked.states = self.states
+        forked.memory = self.memory
         forked.outlet.steps = self.outlet.steps
         forked.outlet.step_counts = self.outlet.step_counts
         return forked

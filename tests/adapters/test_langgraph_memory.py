@@ -145,6 +145,14 @@ async def test_an_answer_that_was_stopped_stays_as_the_thread_has_it() -> None:
     assert short(next_messages(state, turn)) == [("human", "Three?")]
 
 
+async def test_an_answer_that_a_crash_cut_goes_on_in_the_thread_of_the_one_before() -> None:
+    half = assistant(text("Tw"), tool("dig", "c1", "output-error", errorText="Unknown."), message_id="m2")
+    turn = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), half)
+    messages = next_messages(ONE_TURN, turn, is_behind=True)
+    assert [message.type for message in messages] == ["human", "ai", "tool"]
+    assert [message.id for message in messages[:1]] == ["u2"]
+
+
 async def test_a_beginning_that_middleware_has_shortened_stays_so() -> None:
     state = [HumanMessage("A summary.", id="x"), *TWO_TURNS[2:]]
     turn = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))

@@ -521,6 +521,21 @@ async def test_the_state_of_a_paused_agent_is_deleted_with_its_chat(store: ChatS
     assert [await store.states_of("c1").take_state(handle) for handle in ("h1", "h2")] == [None, None]
 
 
+async def test_the_state_in_which_an_answer_leaves_its_framework_stays_until_its_chat_is_deleted(
+    stores: Stores,
+) -> None:
+    here, there = stores
+    claim = (await begin(here, ask(user("u1")))).claim
+    await here.remember(claim, b"first")
+    await here.remember(claim, b"second")
+    message_id = claim.message_id
+    assert [await there.recall("c1", each) for each in (message_id, message_id, "m9")] == [b"second", b"second", None]
+    await there.delete("c1", owner="ada")
+    assert await here.recall("c1", message_id) is None
+    with pytest.raises(ClaimLost):
+        await here.remember(claim, b"too late")
+
+
 async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
     start = await begin(store, ask(user("u1")))
     await store.delete("c1", owner="ada")

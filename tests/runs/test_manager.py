@@ -431,6 +431,7 @@ class Recorder:
     """Records what a run says."""
 
     states = None
+    memory = None
     steps = None
 
     def __init__(self) -> None:

@@ -132,6 +132,7 @@ class Recorder:
     """Records what a run says; may fail at its end."""
 
     states = None
+    memory = None
     steps = None
 
     def __init__(self, error: Exception | None = None) -> None:

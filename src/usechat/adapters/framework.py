@@ -87,6 +87,8 @@ class FrameworkSource(ABC, Generic[Event]):
     """Whether an answer can go on after its process died (:func:`~usechat.sources.continues_after_crash`)."""
     process_memory: str | None = None
     """What the agent keeps in this process alone (:func:`~usechat.sources.warn_of_process_memory`)."""
+    forgets: str | None = None
+    """What the agent forgets unless chats are stored in a database (:func:`~usechat.sources.warn_of_forgetting`)."""
     retries_without_files: ClassVar[bool] = False
     """Whether a run that failed before the model said anything leaves nothing behind, and may be run again."""
     context_argument: ClassVar[str | None] = None

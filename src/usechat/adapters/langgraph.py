@@ -10,7 +10,8 @@ id, because the id changes within one message when a model uses the Responses AP
 
 **Memory.** A graph with a checkpointer gets the new message only, in a thread of the caller's own. What a stop or a
 waiting approval left open there is closed first, since a model rejects calls without results; what was regenerated or
-edited is removed. A graph without one gets the whole chat.
+edited is removed. A graph without one has a thread in the chat database (:mod:`~usechat.adapters.langgraph_memory`);
+without such a database it gets the whole chat.
 
 **Pauses.** An interrupt ends the turn, and the answer resumes it. ``HumanInTheLoopMiddleware`` asks for approvals: an
 approval's id is the interrupt's id and the position of the call, which is how the middleware wants its decisions back;
@@ -38,6 +39,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_
 
 from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
+from usechat.adapters.langgraph_memory import AnswerThread
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.mcp_apps import declared_app, is_visible_to
 from usechat.protocol.model_messages import (
@@ -70,7 +72,7 @@ from usechat.protocol.request import ApprovalAnswer, ToolOutput
 from usechat.protocol.ui_messages import UIMessage, text_of
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter, parts_of
-from usechat.turn import AgentInfo, Turn, thread_id
+from usechat.turn import AgentInfo, Turn, current_context, thread_id
 
 try:
     from langchain_core.messages import (
@@ -85,6 +87,7 @@ try:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import StateGraph
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
+    from langgraph.graph.state import CompiledStateGraph
     from langgraph.pregel import Pregel
     from langgraph.types import Command
     from pydantic.errors import PydanticUserError
@@ -164,6 +167,13 @@ class LangGraphSource(FrameworkSource[Event]):
         self._config = config
         self._input = input
         self._apps = _apps_of(graph)
+        self._has_no_memory = isinstance(graph, CompiledStateGraph) and graph.checkpointer is None
+        forgotten = sorted(_lasting_fields(graph)) if self._has_no_memory else []
+        if forgotten:
+            self.forgets = (
+                f"the graph {graph.name!r} has no checkpointer, so it forgets {', '.join(forgotten)} after each answer;"
+                " store chats in a database (--chats FILE), or compile it with a checkpointer"
+            )
         self.info = AgentInfo("langgraph", graph.name)
         if isinstance(graph.checkpointer, InMemorySaver):
             self.process_memory = (
@@ -194,8 +204,29 @@ class LangGraphSource(FrameworkSource[Event]):
     async def events(self, turn: Turn) -> AsyncGenerator[Event]:
         """Run the graph on the turn, or resume it with the answers that the turn holds."""
         config = await self._config_of(turn)
-        graph_input = await self._input_of(turn, config)
-        stream = self._graph.astream(graph_input, config, **await self.arguments(turn), **STREAM)
+        memory = current_context().memory if self._has_no_memory else None
+        if memory is None:
+            run = self._run(self._graph, turn, config)
+        else:
+            run = self._remembered_run(AnswerThread(memory, self._graph, config), turn, config)
+        async with aclosing(run) as events:
+            async for event in events:
+                yield event
+
+    async def _remembered_run(self, thread: AnswerThread, turn: Turn, config: Any) -> AsyncGenerator[Event]:
+        """Run the graph in a thread of the chat database."""
+        await thread.begin(turn)
+        graph = self._graph.copy({"checkpointer": thread.checkpointer})
+        try:
+            async with aclosing(self._run(graph, turn, config, is_behind=thread.is_behind)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await thread.keep()
+
+    async def _run(self, graph: Any, turn: Turn, config: Any, *, is_behind: bool = False) -> AsyncGenerator[Event]:
+        graph_input = await self._input_of(turn, graph, config, is_behind)
+        stream = graph.astream(graph_input, config, **await self.arguments(turn), **STREAM)
         async with aclosing(cast("AsyncGenerator[Any]", stream)) as events:
             async for event in events:
                 yield event
@@ -205,14 +236,14 @@ class LangGraphSource(FrameworkSource[Event]):
         thread = {"thread_id": thread_id(turn)}
         return {**config, "configurable": {**config.get("configurable", {}), **thread}}
 
-    async def _input_of(self, turn: Turn, config: Any) -> Any:
-        if not self._graph.checkpointer:
+    async def _input_of(self, turn: Turn, graph: Any, config: Any, is_behind: bool) -> Any:
+        if not graph.checkpointer:
             return (
                 await for_turn(self._input, turn)
                 if self._input
                 else {"messages": to_langchain(conversation.history(turn))}
             )
-        state = await self._graph.aget_state(config)
+        state = await graph.aget_state(config)
         if turn.approvals or turn.tool_outputs:
             answers = dict(_answers(turn, state.interrupts))
             if answers:
@@ -223,7 +254,8 @@ class LangGraphSource(FrameworkSource[Event]):
             return await for_turn(self._input, turn)
         # The snapshot has results of a step that waits or was stopped; the thread does not keep them with a new input.
         is_saved = all(task.result is None for task in state.tasks)
-        return {"messages": next_messages(state.values.get("messages", []), turn, is_saved=is_saved)}
+        messages = state.values.get("messages", [])
+        return {"messages": next_messages(messages, turn, is_saved=is_saved, is_behind=is_behind)}
 
 
 def _input_fields(graph: Any) -> Collection[str]:
@@ -252,6 +284,13 @@ def _first_types(node: Any) -> Iterator[Any]:
     function = inspect.unwrap(node.func or node.afunc)
     with suppress(NameError):  # it is defined in another function
         yield from list(get_type_hints(function).values())[:1]
+
+
+def _lasting_fields(graph: Any) -> Collection[str]:
+    """Return the fields of a graph's state, besides its messages, that people see in its output and may set again."""
+    builder = graph.builder
+    given, output = builder.schemas[builder.input_schema], builder.schemas[builder.output_schema]
+    return {name for name in given if name in output and name != "messages"}
 
 
 def _default_context(graph: Any) -> Any:
@@ -776,25 +815,29 @@ def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
 # History.
 
 
-def next_messages(state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = True) -> list[BaseMessage]:
-    """Return what is sent to a graph whose thread has the messages ``state``; ``is_saved`` says whether it keeps them.
+def next_messages(
+    state: Sequence[BaseMessage], turn: Turn, *, is_saved: bool = True, is_behind: bool = False
+) -> list[BaseMessage]:
+    """Return what is sent to a graph whose thread has the messages ``state``.
 
-    It is the new message alone if nothing has to be changed, else the whole list after the removal of the old one.
+    ``is_saved`` says whether the thread keeps them, ``is_behind`` whether it ends before the answer that the turn
+    continues. What is sent is the new message alone if nothing has to be changed, else the whole list after the removal
+    of the old one.
     """
     if not state:
         return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
     questions = {message["id"]: message for message in turn.messages if message["role"] == "user"}
-    earlier = [_in_turn(message, questions.get(message.id or "")) for message in _kept(state, turn)]
+    earlier = [_in_turn(message, questions.get(message.id or "")) for message in _kept(state, turn, is_behind)]
     messages = [*_closed(earlier, outputs), *_new_message(turn)]
     if is_saved and messages[: len(state)] == list(state):
         return messages[len(state) :]
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *messages]
 
 
-def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
+def _kept(state: Sequence[BaseMessage], turn: Turn, is_behind: bool) -> Sequence[BaseMessage]:
     """Return the messages before the one that is asked now; what was regenerated or edited away is left out."""
-    if turn.request.continues is not None:
+    if turn.request.continues is not None and not is_behind:
         return state
     if turn.request.has_whole_history:
         return _in_step(state, turn)
@@ -840,7 +883,9 @@ def _in_step(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
     head, questions = _by_question(state)
     if not questions:
         return list(state)
-    exchanges = _exchanges(turn.messages)[:-1]
+    exchanges = _exchanges(turn.messages)
+    if turn.request.continues is None:
+        exchanges.pop()
     first = next((at for at, exchange in enumerate(exchanges) if exchange[0]["id"] in questions), 0)
     messages = head
     for exchange in exchanges[first:]:

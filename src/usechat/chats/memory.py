@@ -346,6 +346,9 @@ class _MemoryTransaction:
     async def put_state(self, handle: str, state: bytes) -> None:
         self.record.states[handle] = state
 
+    async def state(self, handle: str) -> bytes | None:
+        return self.record.states.get(handle)
+
     async def take_state(self, handle: str) -> bytes | None:
         return self.record.states.pop(handle, None)
 

@@ -651,6 +651,10 @@ class _SqlTransaction:
             statement.on_conflict_do_update(index_elements=["chat", "handle"], set_={"state": statement.excluded.state})
         )
 
+    async def state(self, handle: str) -> bytes | None:
+        statement = select(STATES.c.state).where(STATES.c.chat == self._key, _equals(STATES.c.handle, handle))
+        return (await self._connection.execute(statement)).scalar_one_or_none()
+
     async def take_state(self, handle: str) -> bytes | None:
         statement = (
             delete(STATES).where(STATES.c.chat == self._key, STATES.c.handle == handle).returning(STATES.c.state)

@@ -37,7 +37,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -166,7 +166,7 @@ class ChatStore(abc.ABC):
     ['user', 'assistant']
     """
 
-    outlives_process = True
+    outlives_process: ClassVar[bool] = True
     """Whether the chats are there when their process has ended, so that another one may continue an answer."""
 
     def __init__(
@@ -779,6 +779,17 @@ class ChatStore(abc.ABC):
             _ChatStates(self, chat_id) if self.readers is None else _SharedStates(self, chat_id, self.readers.signals)
         )
 
+    async def recall(self, chat_id: str, message_id: str) -> bytes | None:
+        """Return the state in which an answer has left its framework; nothing if none is stored."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            return None if transaction.chat is None else await transaction.state(_memory_handle(message_id))
+
+    async def remember(self, claim: Claim, state: bytes) -> None:
+        """Store the state in which an answer leaves its framework, until its chat is deleted. Raises ``ClaimLost``."""
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+            await transaction.put_state(_memory_handle(claim.message_id), state)
+
     # -- Export and import.
 
     async def export(self, chat_id: str, *, owner: str | None) -> ChatDocument:
@@ -1014,6 +1025,10 @@ async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:
 def _drives_nothing(_run_id: str) -> bool:
     """Return ``False``: nobody drives runs here."""
     return False
+
+
+def _memory_handle(message_id: str) -> str:
+    return f"answer/{message_id}"
 
 
 def _is_lost(row: ClaimRow, run_id: str | None) -> bool:

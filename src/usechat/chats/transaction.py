@@ -321,6 +321,10 @@ class Transaction(Protocol):
         """Store the state of a paused agent, instead of an earlier one under the same handle."""
         ...
 
+    async def state(self, handle: str) -> bytes | None:
+        """Return a state that stays."""
+        ...
+
     async def take_state(self, handle: str) -> bytes | None:
         """Return the state of a paused agent and delete it."""
         ...

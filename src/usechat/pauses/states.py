@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["STATE_SECONDS", "Mailbox", "MemoryStates", "PausedStates"]
+__all__ = ["STATE_SECONDS", "AnswerMemory", "Mailbox", "MemoryStates", "PausedStates"]
 
 STATE_SECONDS: Final = 7 * 24 * 3600
 """How long a state waits for its answer, where a store can let it expire."""
@@ -25,6 +25,18 @@ class PausedStates(Protocol):
 
     async def take_state(self, handle: str) -> bytes | None:
         """Return a state and forget it, atomic across all workers; nothing if there is none."""
+        ...
+
+
+class AnswerMemory(Protocol):
+    """What a framework remembers of a stored chat: the state in which each answer has left it."""
+
+    async def recall(self, message_id: str) -> bytes | None:
+        """Return the state in which an answer has left the framework; nothing if none is stored."""
+        ...
+
+    async def remember(self, state: bytes) -> None:
+        """Store the state in which this turn leaves the framework, instead of an earlier one of the same answer."""
         ...
 
 

@@ -364,6 +364,7 @@ class RunManager:
         info, recorder, settings = prepared.info, prepared.recorder, self._settings
         states = None if recorder is None or self._is_shared else recorder.states
         prepared.context.states = self._store if states is None else states
+        prepared.context.memory = None if recorder is None else recorder.memory
         prepared.context.outlet.steps = None if recorder is None else recorder.steps
         log = Log(
             keep=self._keep_log,

@@ -51,7 +51,7 @@ from typing import Any, Final, NamedTuple, Protocol, get_args
 import msgspec
 
 from usechat.errors import UsechatError
-from usechat.pauses.states import PausedStates
+from usechat.pauses.states import AnswerMemory, PausedStates
 from usechat.pauses.tasks import WaitingTasks
 from usechat.pauses.waiting import WaitingTask
 from usechat.protocol import chunks, parts
@@ -185,6 +185,11 @@ class RunRecorder(Protocol):
     @property
     def states(self) -> PausedStates | None:
         """What keeps the states of paused agents unless workers share the run store; ``None`` if the run store does."""
+        ...
+
+    @property
+    def memory(self) -> AnswerMemory | None:
+        """What keeps the states of frameworks with the answers; ``None`` if the chats end with the process."""
         ...
 
     @property

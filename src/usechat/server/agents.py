@@ -1,14 +1,14 @@
 """The agents of a chat app, by name: which one answers a request, and what the page shows of each."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from usechat.errors import InvalidRequest, InvalidSetting
 from usechat.runs.turns import TurnQueue
-from usechat.sources import FactorySource, Source, as_source, continues_after_crash, warn_of_process_memory
+from usechat.sources import FactorySource, Source, as_source, continues_after_crash
 
 __all__ = ["AgentEntry", "Agents"]
 
@@ -82,11 +82,11 @@ class Agents:
         for name in self._sources:
             await self.open(name)
 
-    def warn_of_process_memory(self) -> None:
-        """Log what agents keep where other processes do not find it. Call it when they are ready."""
+    def warn(self, warn: Callable[[Source], object]) -> None:
+        """Call a function that logs what one should know of a source with each one. Call it when they are ready."""
         for name in self._sources:
             if (source := self.opened(name)) is not None:
-                warn_of_process_memory(source)
+                warn(source)
 
     async def close(self) -> None:
         """Close the agents that factories have opened."""

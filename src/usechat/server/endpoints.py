@@ -92,6 +92,8 @@ from usechat.sources import (
     Servable,
     as_source,
     is_factory,
+    warn_of_forgetting,
+    warn_of_process_memory,
 )
 from usechat.threads import AgentThreads
 from usechat.turn import Identity, Turn, TurnContext, TurnInput
@@ -429,7 +431,9 @@ class Endpoints:
         if self.settings.after_crash in ("continue", "ask") and self._agents.unable_to_continue != unable:
             self._check_agents(self.settings.after_crash)
         if self.store.is_shared:
-            self._agents.warn_of_process_memory()
+            self._agents.warn(warn_of_process_memory)
+        if self.stored is None or not self.stored.store.outlives_process:
+            self._agents.warn(warn_of_forgetting)
         if self.stored is not None:
             await self.stored.open()
 

@@ -137,6 +137,7 @@ class ReportedAnswer:
     """Builds the answer of a run and reports it when it ends."""
 
     states = None
+    memory = None
     steps = None
 
     def __init__(self, info: RunInfo, turn: Turn, continues: UIMessage | None, hooks: Hooks) -> None:

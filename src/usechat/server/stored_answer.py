@@ -58,6 +58,7 @@ class StoredAnswer:
         self._store = store
         self._run_id = info.run_id
         self.steps = _AnswerSteps(self)
+        self.memory = _Memory(self) if store.outlives_process else None
         self.ended = asyncio.Event()
         """Set when the end was stored and reported, or could not be."""
         self._recorder = AnswerRecorder(
@@ -185,6 +186,19 @@ class StoredAnswer:
         except (ChatsUnreachable, ClaimLost):
             raise PublicError(LOST) from None
 
+    async def recall(self, message_id: str) -> bytes | None:
+        """Return the state in which an answer of the chat has left the framework."""
+        return await self._store.recall(self._recorder.claim.chat_id, message_id)
+
+    async def remember(self, state: bytes) -> None:
+        """Store the state in which this answer leaves the framework, unless another process goes on with it."""
+        if self._recorder.is_cut:
+            return
+        try:
+            await self._store.remember(self._recorder.claim, state)
+        except (ChatsUnreachable, ClaimLost) as error:
+            _logger.error("run %s: the state of its agent could not be stored: %s", self._run_id, error)
+
     def _lose(self) -> None:
         self._fail(LOST)
 
@@ -195,6 +209,14 @@ class _AnswerSteps:
     def __init__(self, answer: StoredAnswer) -> None:
         self.begin = answer.begin_step
         self.end = answer.end_step
+
+
+class _Memory:
+    """Keeps what a framework remembers with the answers of a chat."""
+
+    def __init__(self, answer: StoredAnswer) -> None:
+        self.recall = answer.recall
+        self.remember = answer.remember
 
 
 def _log_unstored(info: RunInfo, error: Exception) -> None:

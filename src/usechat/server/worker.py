@@ -31,7 +31,7 @@ from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers, report_start
 from usechat.server.requests import RequestHeaders
 from usechat.server.turns import RecordedRun, StoredTurns, report_lost
-from usechat.sources import FactorySource, Source, as_source, is_restartable, warn_of_process_memory
+from usechat.sources import FactorySource, Source, as_source, is_restartable, warn_of_forgetting, warn_of_process_memory
 from usechat.threads import AgentThreads
 from usechat.turn import TurnContext
 
@@ -147,6 +147,8 @@ class AgentWorker:
             await self._stored.open()
         source = await self._source.open() if isinstance(self._source, FactorySource) else self._source
         warn_of_process_memory(source)
+        if self._stored is None:
+            warn_of_forgetting(source)
         if on_start is not None:
             on_start()
         restartable = is_restartable(self._agent) or is_restartable(self._source)
