@@ -8,6 +8,9 @@ import pytest
 from agno.agent import Agent as AgnoAgent
 from agno.guardrails import PromptInjectionGuardrail
 from agno.team import Team
+from agno.tools import tool as agno_tool
+from agno.workflow import Loop as AgnoLoop
+from agno.workflow import Parallel as AgnoParallel
 from agno.workflow import Step as AgnoStep
 from agno.workflow import Workflow as AgnoWorkflow
 from agno.workflow.types import HumanReview
@@ -93,10 +96,38 @@ def test_a_swarm_of_strands_answers_two_chats_at_once() -> None:
     assert answers == ["ab", "ab"]
 
 
-def test_a_workflow_of_agno_that_waits_for_a_person_fails_its_turn(caplog: pytest.LogCaptureFixture) -> None:
-    step = AgnoStep(name="pay", executor=lambda _input: "paid", human_review=HumanReview(requires_confirmation=True))
-    with AgentClient(AgnoWorkflow(name="payments", steps=[step], telemetry=False)) as client:
-        assert str(client.ask("Pay").error).startswith("An error occurred.")
+WAITS = HumanReview(requires_confirmation=True)
+
+
+def pay(_input: Any) -> str:
+    return "paid"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        AgnoStep(name="pay", executor=pay, human_review=WAITS),
+        AgnoLoop(name="pay", steps=[AgnoStep(name="pay", executor=pay)], human_review=WAITS),
+        AgnoParallel(AgnoStep(name="pay", executor=pay, human_review=WAITS), name="both"),
+    ],
+)
+def test_a_workflow_of_agno_with_a_step_that_waits_for_a_person_is_refused(step: Any) -> None:
+    with pytest.raises(CannotAnswer, match="the step 'pay' of the workflow 'payments' waits for a person"):
+        as_source(AgnoWorkflow(name="payments", steps=[step], telemetry=False))
+
+
+def test_a_workflow_of_agno_whose_tool_waits_for_a_person_fails_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    with ScriptedModel([ModelAnswer(calls=[ModelCall("spend", {})])]) as model:
+
+        @agno_tool(requires_confirmation=True)  # type: ignore[untyped-decorator]
+        def spend() -> str:
+            """Spend money."""
+            return "spent"
+
+        agent = AgnoAgent(name="ann", model=agno_agent.chat_model(model, "chat"), tools=[spend], telemetry=False)
+        workflow = AgnoWorkflow(name="payments", steps=[AgnoStep(name="pay", agent=agent)], telemetry=False)
+        with AgentClient(workflow) as client:
+            assert str(client.ask("Pay").error).startswith("An error occurred.")
     assert "the step pay of the Agno workflow waits for a person" in caplog.text
 
 

@@ -32,7 +32,7 @@ from usechat.adapters.framework import (
     kept_count,
     question_id,
 )
-from usechat.errors import PublicError, StreamFailed, UnknownEvent
+from usechat.errors import CannotAnswer, PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import FilePart, ModelMessage
 from usechat.protocol.parts import (
     Abort,
@@ -64,6 +64,12 @@ _ENDINGS: Final = frozenset({"RunCompleted", "RunPaused", "RunCancelled", "RunEr
 _WORKFLOW_ENDINGS: Final = frozenset({"WorkflowCompleted", "WorkflowPaused", "WorkflowCancelled", "WorkflowError"})
 _WORKFLOW_EVENTS: Final = ("Workflow", "Step", "Loop", "Parallel", "Condition", "Router")
 """How the events of workflows begin."""
+_REVIEWS: Final = (
+    "requires_confirmation",
+    "requires_user_input",
+    "requires_output_review",
+    "requires_iteration_review",
+)
 _IGNORED: Final = frozenset(
     {"RunStarted", "RunContentCompleted", "ToolCallError", "ReasoningStarted", "ReasoningStep",
      "ReasoningCompleted", "PreHookStarted", "PreHookCompleted", "PostHookStarted", "PostHookCompleted",
@@ -78,7 +84,8 @@ _IGNORED: Final = frozenset(
 def source_of(agent: Any, *, context: Any = None) -> "AgnoSource | None":
     """Return the source of an agent, a team or a workflow; ``None`` for everything else.
 
-    ``context`` is what the agent needs per request, as the source takes it.
+    ``context`` is what the agent needs per request, as the source takes it. Raises
+    :class:`~usechat.errors.CannotAnswer` for a workflow with a step that waits for a person.
 
     >>> def answers(agent: object) -> bool:
     ...     return source_of(agent) is not None
@@ -94,6 +101,28 @@ def _is_workflow(agent: Any) -> bool:
     if not any(base.__module__ == "agno.workflow.workflow" for base in type(agent).__mro__):
         return False
     return isinstance(agent, imported("agno.workflow", "agno", "agno").Workflow)
+
+
+def _require_no_review(workflow: Any) -> None:
+    for step in _steps_in(workflow.steps):
+        review = getattr(step, "human_review", None)
+        if any(getattr(review, name, False) for name in _REVIEWS):
+            raise CannotAnswer(
+                f"the step {step.name!r} of the workflow {workflow.name!r} waits for a person (human_review), and a"
+                " page cannot answer a workflow; let a tool of an agent ask instead (requires_confirmation), and serve"
+                " that agent"
+            )
+
+
+def _steps_in(value: Any) -> Iterator[Any]:
+    """Yield the steps of a workflow, at every depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _steps_in(each)
+        return
+    yield value
+    for name in ("steps", "else_steps", "choices"):
+        yield from _steps_in(getattr(value, name, None) or [])
 
 
 class AgnoSource(FrameworkSource[Any]):
@@ -114,6 +143,8 @@ class AgnoSource(FrameworkSource[Any]):
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS, context: Any = None) -> None:
         super().__init__(options=options, context=context)
         self._agent = agent
+        if _is_workflow(agent):
+            _require_no_review(agent)
         self.adapter = AgnoAdapter
         self.info = AgentInfo(_FRAMEWORK, agent.name)
 
