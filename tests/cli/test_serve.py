@@ -266,6 +266,10 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
+        (
+            ["served_agents:plain", "--no-page", "--apps-origin", "https://apps.example"],
+            "--apps-origin has no effect on served_agents:plain: it is for the page of chats that are stored",
+        ),
         (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is not a rule; give tokens:FILE or jwt:"),
         (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
         (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),

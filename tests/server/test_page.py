@@ -76,6 +76,7 @@ async def test_the_page_is_told_what_is_served(page_directory: Path) -> None:
         "auth": True,
         "loginUrl": "",
         "embed": [],
+        "appsOrigin": "",
         "suggestions": ["Why?"],
         "chats": True,
         "share": False,
@@ -156,6 +157,46 @@ async def test_only_pages_of_named_origins_may_show_it_in_a_frame_and_get_the_wi
     policy = (await embedded.get("/")).headers["content-security-policy"]
     assert policy.endswith("; frame-ancestors https://a.example http://localhost:3000")
     assert (await embedded.get("/widget.js")).text == "the widget"
+
+
+SANDBOX = {"mcp-sandbox.html": "the sandbox", "mcp-sandbox.css": "", "mcp-sandbox.js": "let sandbox;"}
+
+
+async def test_apps_are_shown_from_the_one_origin_that_is_named(page_directory: Path) -> None:
+    for name, text in SANDBOX.items():
+        (page_directory / name).write_text(text)
+    alone = client(page_directory)
+    assert "frame-src" not in (await alone.get("/")).headers["content-security-policy"]
+    assert (await alone.get("/mcp-sandbox.html")).text == "from the app"
+    shown = client(page_directory, settings=PageSettings(apps_origin="https://apps.example"))
+    page = await shown.get("/")
+    assert " frame-src https://apps.example; " in page.headers["content-security-policy"]
+    assert "&quot;appsOrigin&quot;:&quot;https://apps.example&quot;" in page.text
+    assert (await shown.get("/mcp-sandbox.html")).text == "from the app", "the page's own origin has no sandbox"
+
+
+@pytest.mark.parametrize("prefix", ["", "/under/a/prefix"])
+async def test_the_origin_of_apps_has_the_sandbox_and_nothing_else(page_directory: Path, prefix: str) -> None:
+    for name, text in SANDBOX.items():
+        (page_directory / name).write_text(text)
+    shown = client(page_directory, settings=PageSettings(apps_origin="https://apps.example:8443"))
+    of_apps = {"host": "apps.example:8443"}
+    sandbox = await shown.get(f"{prefix}/mcp-sandbox.html", headers=of_apps)
+    assert (sandbox.status_code, sandbox.text) == (200, "the sandbox")
+    policy = sandbox.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self' 'unsafe-inline';")
+    assert "frame-src 'none'; base-uri 'none'; form-action 'none'" in policy
+    assert (await shown.get(f"{prefix}/mcp-sandbox.js", headers=of_apps)).text == "let sandbox;"
+    for path in ("/", "/api/chats", "/assets/index-1a2b.js"):
+        assert (await shown.get(prefix + path, headers=of_apps)).status_code == 404
+    assert (await shown.post(f"{prefix}/api/chat", headers=of_apps)).status_code == 404
+    assert (await shown.post(f"{prefix}/mcp-sandbox.html", headers=of_apps)).status_code == 404
+
+
+@pytest.mark.parametrize("origin", ["*", "apps.example", "https://apps.example/", "https://*.example", "https://a; b"])
+def test_apps_are_not_shown_from_what_is_no_origin(page_directory: Path, origin: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"apps cannot be shown from .*; write the origin as the browser does"):
+        WithPage(None, settings=PageSettings(apps_origin=origin), authorize=allow_all, directory=page_directory)
 
 
 async def test_its_policy_allows_nothing_inline_and_no_other_host(page_directory: Path) -> None:

@@ -1,5 +1,6 @@
 import { LoaderCircle } from "lucide-react";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
+import { AppHostContext, type AppHost } from "./components/app-host";
 import { Conversation } from "./components/conversation";
 import { followUpsIn } from "./components/data";
 import { Message, Stopped } from "./components/message";
@@ -54,6 +55,7 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
   const hasMessages = messages.length > 0;
   useEffect(() => void (hasMessages && loadReader()), [hasMessages]);
   useEffect(() => tell(id, { busy, hasFlow }), [id, busy, hasFlow, tell]);
+  const host = useAppHost(id, settings, answers);
   const stopAndWrite = () => {
     void stop();
     focusPrompt(); // the button that may have the focus goes away
@@ -84,38 +86,40 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
             <State answers={answers} kept />
           </Greeting>
         ) : (
-          <Conversation
-            busy={busy}
-            question={answers.question}
-            messages={messages}
-            draw={(message, index) => (
-              <Message
-                key={message.id}
-                message={message}
-                streaming={busy && index === last && message.role === "assistant"}
-                // Without an open call nothing of these is needed, and a long message is not drawn again when they change.
-                live={isOpen && index === last && answers.running}
-                editing={editing === message.id}
-                setEditing={setEditing}
-                failure={index === last && failure}
-                stopped={index === last && answers.stopped}
-                approve={isOpen && index === last ? answers.approve : undefined}
-                answer={isOpen && index === last ? answers.answer : undefined}
-                edit={answers.edit}
-                regenerate={answers.regenerate}
-                versions={(answers.siblings[message.id] ?? []).join(" ")}
-                showVersion={settings.chats ? answers.showVersion : undefined}
-                rating={answers.ratings[message.id]}
-                rate={settings.chats ? answers.rate : undefined}
-                followers={last - index}
-              />
-            )}
-          >
-            {messages[last]?.role !== "assistant" && failure}
-            {messages[last]?.role === "user" && answers.stopped && <Stopped regenerate={answers.tryAgain} />}
-            {followUps.length > 0 && <FollowUps texts={followUps} send={answers.send} />}
-            <State answers={answers} kept={answers.kept || settings.chats} />
-          </Conversation>
+          <AppHostContext value={host}>
+            <Conversation
+              busy={busy}
+              question={answers.question}
+              messages={messages}
+              draw={(message, index) => (
+                <Message
+                  key={message.id}
+                  message={message}
+                  streaming={busy && index === last && message.role === "assistant"}
+                  // Without an open call nothing of these is needed, and a long message is not drawn again when they change.
+                  live={isOpen && index === last && answers.running}
+                  editing={editing === message.id}
+                  setEditing={setEditing}
+                  failure={index === last && failure}
+                  stopped={index === last && answers.stopped}
+                  approve={isOpen && index === last ? answers.approve : undefined}
+                  answer={isOpen && index === last ? answers.answer : undefined}
+                  edit={answers.edit}
+                  regenerate={answers.regenerate}
+                  versions={(answers.siblings[message.id] ?? []).join(" ")}
+                  showVersion={settings.chats ? answers.showVersion : undefined}
+                  rating={answers.ratings[message.id]}
+                  rate={settings.chats ? answers.rate : undefined}
+                  followers={last - index}
+                />
+              )}
+            >
+              {messages[last]?.role !== "assistant" && failure}
+              {messages[last]?.role === "user" && answers.stopped && <Stopped regenerate={answers.tryAgain} />}
+              {followUps.length > 0 && <FollowUps texts={followUps} send={answers.send} />}
+              <State answers={answers} kept={answers.kept || settings.chats} />
+            </Conversation>
+          </AppHostContext>
         )}
         <PromptInput
           chat={id}
@@ -142,6 +146,15 @@ export function Chat({ id, settings, server, served, visit, shown, panels, close
       )}
     </>
   );
+}
+
+/** What apps in this chat get of the page: only where the server keeps the chat, since it decides by it what an app may. */
+function useAppHost(id: string, { api, appsOrigin, chats }: Settings, { send, busy }: Answers): AppHost | undefined {
+  return useMemo(() => {
+    if (!appsOrigin || !chats) return undefined;
+    const sandbox = appsOrigin + new URL("mcp-sandbox.html", document.baseURI).pathname;
+    return { sandbox, url: `${api}/${encodeURIComponent(id)}/apps`, send, busy };
+  }, [id, api, appsOrigin, chats, send, busy]);
 }
 
 /** Where Escape has another meaning. */

@@ -24,6 +24,8 @@ export interface Settings {
   loginUrl: string;
   /** The origins whose pages may show this one in a frame. */
   embed: string[];
+  /** The origin of the sandbox of MCP Apps, or an empty text: then no apps are shown. */
+  appsOrigin: string;
   /** Suggested first messages. */
   suggestions: string[];
   /** Whether the server stores chats and lists them. */
@@ -51,6 +53,7 @@ const DEFAULTS: Settings = {
   auth: false,
   loginUrl: "",
   embed: [],
+  appsOrigin: "",
   suggestions: [],
   chats: false,
   share: false,

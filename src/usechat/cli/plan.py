@@ -114,6 +114,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     auth: tuple[str, ...] = ()
     login_url: str = ""
     embed: tuple[str, ...] = ()
+    apps_origin: str = ""
     cors: tuple[str, ...] = ()
     debug: bool = False
     page: bool = True
@@ -163,8 +164,8 @@ class Served(NamedTuple):
 
     ``built_here`` says whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
     where a page posts to, ``requires_auth`` says whether a token is needed, ``shows_page`` whether there is a page
-    at ``/``, ``disabled_by`` names the environment variable that keeps its route from answering, and ``routes`` are
-    those that it answers.
+    at ``/``, ``shows_apps`` whether that page can show the apps of MCP servers, ``disabled_by`` names the environment
+    variable that keeps its route from answering, and ``routes`` are those that it answers.
     """
 
     app: Any
@@ -175,6 +176,7 @@ class Served(NamedTuple):
     unsupported_options: tuple[str, ...] = ()
     disabled_by: str = ""
     shows_page: bool = False
+    shows_apps: bool = False
     routes: Sequence[BaseRoute] = ()
 
 
@@ -394,6 +396,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetA
     app = served.app
     if plan.login_url and not served.requires_auth:
         raise CannotServe("--login-url is for a page that begins with a sign-in; give --auth, too")
+    shows_apps = plan.page and any(getattr(route, "path", "").endswith("/apps") for route in served.routes)
     if plan.page:
         settings = PageSettings(
             title=plan.title or ("" if plan.further else plan.target),
@@ -405,6 +408,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetA
             auth=served.requires_auth,
             login_url=plan.login_url,
             embed=plan.embed,
+            apps_origin=plan.apps_origin if shows_apps else "",
             suggestions=plan.suggestions,
             chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
             share=plan.share,
@@ -424,7 +428,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: TargetA
         raise CannotServe(f"--cors: {error}") from None
     if plan.metrics_port is not None and served.chats:
         app = MetricsPort(app, served.chats[0], plan.metrics_port)
-    return served._replace(app=OneLength(app), shows_page=shows_page)
+    return served._replace(app=OneLength(app), shows_page=shows_page, shows_apps=shows_page and shows_apps)
 
 
 def _settings(plan: Plan) -> Settings:

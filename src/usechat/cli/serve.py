@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -199,6 +200,10 @@ def _add_access_options(add: Any) -> None:
     add("--embed", action="append", metavar="ORIGIN",
         help="allow pages of this origin, such as https://www.example.com, to show the page in a frame, and serve"
         " /widget.js, a script that puts it behind a button there; repeatable (default: none)")  # fmt: skip
+    add("--apps-origin", metavar="ORIGIN",
+        help="the origin from which the page shows the apps of MCP servers, such as https://apps.example.com: another"
+        " one than the page's, which a proxy passes on to this server with its Host header (default: a second port"
+        " where only this machine can reach the server, none elsewhere)")  # fmt: skip
     add("--rate", type=read.rate, metavar="N/min",
         help="how many messages one user may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--metrics-listen", type=read.address, metavar="HOST:PORT",
@@ -217,18 +222,25 @@ def listed(names: Iterable[str]) -> str:
 
 def run(options: Namespace) -> int:
     """Serve what the options name; return the exit code."""
-    from usechat.cli.announcement import Announcement
-    from usechat.cli.plan import FACTORY, hand_to_workers
-    from usechat.server import uvicorn
-
     if options.kind is None and options.agents != "external":
         named = [target for each in (options.target, *options.further) for target in targets_in(each)]
         options.target, *options.further = named
     _validate_agents(options)
     _validate_further(options)
+    with _second_port(options) as apps_sockets:
+        return _serve(options, apps_sockets)
+
+
+def _serve(options: Namespace, apps_sockets: list[socket.socket]) -> int:
+    from usechat.cli.announcement import Announcement
+    from usechat.cli.plan import FACTORY, hand_to_workers
+    from usechat.server import uvicorn
+
     plan = plan_of(options)
     if metrics_sockets := _listen_for_metrics(options):
         plan = msgspec.structs.replace(plan, metrics_port=metrics_sockets[0].getsockname()[1])
+    if apps_sockets:
+        plan = msgspec.structs.replace(plan, apps_origin=_url("localhost", apps_sockets[0].getsockname()[1]))
     served = _make_app(plan)
     _validate_options(plan, served, options)
     if plan.chats is not None:
@@ -236,6 +248,10 @@ def run(options: Namespace) -> int:
     sockets = _listen(options, served)
     address = _address(options, sockets[0])
     sockets += metrics_sockets
+    if served.shows_apps:
+        sockets += apps_sockets
+    else:
+        _close(apps_sockets)
     with tempfile.NamedTemporaryFile(prefix="usechat-", delete=False) as marker:
         greeting = _greeting_text(plan, served, address, options.log_format)
     announcement = Announcement(greeting, marker.name, address.url if options.open and served.shows_page else None)
@@ -281,6 +297,28 @@ def _listen_for_metrics(options: Namespace) -> list[socket.socket]:
     if address[1] and address[1] == options.port:
         raise CannotServe(f"--metrics-listen needs another port than the chat, which has {options.port}")
     return listen(*address)
+
+
+@contextmanager
+def _second_port(options: Namespace) -> Iterator[list[socket.socket]]:
+    """Listen at a second port, from which apps are shown, where only this machine can reach the server.
+
+    A person may look at the page at 127.0.0.1, which is another site than localhost: their frames share no process.
+    """
+    from usechat.server.listening import is_loopback, listen, resolve
+
+    has_none = options.apps_origin or options.auth or options.uds or options.root_path or options.page is False
+    is_local = not has_none and all(map(is_loopback, resolve(options.host, options.port)))
+    sockets = listen(resolve("localhost", 0)) if is_local else []
+    try:
+        yield sockets
+    finally:
+        _close(sockets)
+
+
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
 
 
 class _Address(NamedTuple):
@@ -455,6 +493,8 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
             f" the others can neither resume nor stop it; {remedy}"
         )
     _validate_metrics(plan, served, options)
+    if options.apps_origin and not served.shows_apps:
+        raise CannotServe(f"--apps-origin has no effect on {plan.target}: it is for the page of chats that are stored")
     if "*" in plan.cors and not served.requires_auth:
         raise CannotServe("--cors '*' would allow every page on the web to use the agent; name origins, or give --auth")
 
@@ -493,6 +533,8 @@ def _greeting(plan: "Plan", served: "Served", address: _Address) -> Iterator[str
     yield from _routes(served, without=() if plan.metrics_port is None else ("/metrics",))
     if plan.metrics_port is not None:
         yield f"Metrics are at port {plan.metrics_port}: GET /metrics\n"
+    if served.shows_apps and plan.apps_origin:
+        yield f"The page shows the apps of MCP servers from {plan.apps_origin}\n"
     if not served.requires_auth:
         yield "Only this machine can reach it, because there is no --auth.\n"
     if served.disabled_by:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from usechat.check import DEFAULT_SDKS, check_bytes
 from usechat.errors import CannotJudge, ChatNotFound, InvalidSetting, PageMissing, RequestError, UnknownRelease
 from usechat.server.accent import accent_of
+from usechat.server.app_sandbox import SANDBOX_FILES, AppSandbox
 from usechat.server.cors import is_origin
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 from usechat.server.static_files import SAFE_HEADERS, StaticFile, files_in, respond_with, static_file
@@ -28,7 +29,7 @@ CHECK_SECONDS: Final = 60.0
 """Seconds that a stream to be checked may take to arrive."""
 _CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {}"
+    " connect-src 'self';{frames} base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
 )
 _PLACE: Final = '<meta name="usechat" content="{}" />'
 _TITLE: Final = "<title>usechat</title>"
@@ -55,6 +56,8 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
             this server. It returns to the page with a cookie, or with a token in the fragment: ``#token=…``.
         embed: the origins whose pages may show it in a frame, and get ``/widget.js``, a script that puts it behind a
             button there: ``https://www.example.com``.
+        apps_origin: the origin at which the sandbox of MCP Apps is served, such as ``https://apps.example.com``: not
+            that of the page, but one which leads to the same server. Without it the page shows no apps.
         suggestions: questions that a new user can choose from, as cards: ``Question``, or ``Title | Question``. An
             emoji in front is the icon of the card.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
@@ -74,6 +77,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: bool = False
     login_url: str = ""
     embed: tuple[str, ...] = ()
+    apps_origin: str = ""
     suggestions: tuple[str, ...] = ()
     chats: bool = False
     share: bool = False
@@ -93,7 +97,7 @@ class WithPage:
     Raises:
         PageMissing: the page was not built into this installation.
         InvalidSetting: the logo is no image that can be read, the accent is no colour, the address of the sign-in is
-            none, or an origin to embed the page is none.
+            none, or an origin to embed the page or to show apps from is none.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> chats = ChatApp(lambda turn: "Hello!")
@@ -116,8 +120,10 @@ class WithPage:
         if "/index.html" not in self._files:
             raise PageMissing
         _check_login(settings)
-        _check_origins(settings.embed)
-        self._policy = {"content-security-policy": content_security_policy(settings.embed)}
+        _check_origins(settings)
+        self._policy = {"content-security-policy": content_security_policy(settings.embed, settings.apps_origin)}
+        sandbox_files = {path: self._files.pop(path) for path in SANDBOX_FILES if path in self._files}
+        self._sandbox = AppSandbox(settings.apps_origin, sandbox_files) if settings.apps_origin else None
         if not settings.embed:
             self._files.pop(_WIDGET, None)
         logo = _logo(settings.logo) if settings.logo else None
@@ -129,6 +135,9 @@ class WithPage:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
+        if self._sandbox is not None and self._sandbox.serves(scope):
+            await self._sandbox(scope, receive, send)
+            return
         answer = await self._answer(Request(scope, receive)) if scope["type"] == "http" else None
         await (self.app if answer is None else answer)(scope, receive, send)
 
@@ -171,17 +180,27 @@ def _check_login(settings: PageSettings) -> None:
         raise InvalidSetting(f"the address of the sign-in {address!r} is neither https://… nor a path such as /login")
 
 
-def _check_origins(origins: Sequence[str]) -> None:
-    for origin in origins:
-        if not is_origin(origin) or not _PLAIN_ORIGIN.fullmatch(origin):
+def _check_origins(settings: PageSettings) -> None:
+    for origin in settings.embed:
+        if not _is_plain_origin(origin):
             raise InvalidSetting(
                 f"{origin!r} cannot embed the page; write its origin as the browser does: https://www.example.com"
             )
+    if settings.apps_origin and not _is_plain_origin(settings.apps_origin):
+        raise InvalidSetting(
+            f"apps cannot be shown from {settings.apps_origin!r}; write the origin as the browser does:"
+            " https://apps.example.com"
+        )
 
 
-def content_security_policy(origins: Sequence[str]) -> str:
-    """Return the policy of the page, which pages of these origins may show in a frame."""
-    return _CONTENT_SECURITY_POLICY.format(" ".join(origins) or "'none'")
+def _is_plain_origin(text: str) -> bool:
+    return is_origin(text) and _PLAIN_ORIGIN.fullmatch(text) is not None
+
+
+def content_security_policy(embed: Sequence[str], apps_origin: str = "") -> str:
+    """Return the policy of the page: who may show it in a frame, and the one origin that it shows in frames."""
+    frames = f" frame-src {apps_origin};" if apps_origin else ""
+    return _CONTENT_SECURITY_POLICY.format(frames=frames, ancestors=" ".join(embed) or "'none'")
 
 
 class _Logo(NamedTuple):
@@ -212,6 +231,7 @@ def _with_settings(index: StaticFile, settings: PageSettings, logo: _Logo | None
         "auth": settings.auth,
         "loginUrl": settings.login_url,
         "embed": settings.embed,
+        "appsOrigin": settings.apps_origin,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
         "share": settings.share,

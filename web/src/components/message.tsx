@@ -1,10 +1,11 @@
 import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } from "lucide-react";
 import type { UIMessage } from "ai";
-import { Fragment, memo, useState, type ReactNode } from "react";
+import { Fragment, lazy, memo, Suspense, use, useState, type ReactNode } from "react";
 import { CLIENT_TOOLS } from "../client-tools";
 import { nodeLabels } from "../flow/graph";
 import { isData, isTool, isUnfinished, speakerOf, textOf, toolName, type Part, type ToolPart } from "../parts";
 import { Button, IconButton } from "../ui/button";
+import { AppHostContext, appOf } from "./app-host";
 import { Attachment } from "./attachment";
 import { CopyButton } from "./copy-button";
 import { DataPart, isDrawnElsewhere } from "./data";
@@ -55,6 +56,9 @@ interface Props extends DrawnProps {
   /** How many messages follow this one. */
   followers: number;
 }
+
+/** Few chats have apps. */
+const ToolApp = lazy(async () => ({ default: (await import("./tool-app")).ToolApp }));
 
 /** The messages at the end of a chat that are drawn at once. Those above are out of sight when a chat is opened. */
 const IN_SIGHT = 6;
@@ -286,9 +290,9 @@ function groupsOf(parts: Part[], dividers: (string | undefined)[], isCall: (inde
   return groups;
 }
 
-/** Whether a call may be one of a group: what a person decides, or has decided, stands alone. */
+/** Whether a call may be one of a group: what a person decides, or has decided, stands alone, and so does an app. */
 function isGrouped(part: Part): part is ToolPart {
-  return isTool(part) && toolName(part) !== QUESTION && part.state !== "approval-requested" && part.state !== "output-denied";
+  return isTool(part) && appOf(part) === undefined && toolName(part) !== QUESTION && part.state !== "approval-requested" && part.state !== "output-denied";
 }
 
 function Thumbs({ rating, rate }: { rating: Rating | undefined; rate: (rating: Rating | undefined) => void }) {
@@ -373,11 +377,30 @@ const AssistantPart = memo(function AssistantPart({ id, part, streaming, live, q
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
   if (isTool(part)) {
     const asked: unknown = question === undefined ? undefined : JSON.parse(question);
-    return <Tool id={id} part={part} live={live} asked={asked} approve={approve} answer={answer} />;
+    const tool = <Tool id={id} part={part} live={live} asked={asked} approve={approve} answer={answer} />;
+    return showsApp(part, live) ? <WithApp part={part}>{tool}</WithApp> : tool;
   }
   if (isData(part)) return <DataPart type={part.type} data={part.data} />;
   return null;
 }, sameProps);
+
+/** Whether a call shows the app of its tool: while it runs, and once it went well. */
+function showsApp(part: ToolPart, live: boolean): boolean {
+  return appOf(part) !== undefined && (part.state === "output-available" || (part.state === "input-available" && live));
+}
+
+function WithApp({ part, children }: { part: ToolPart; children: ReactNode }) {
+  const host = use(AppHostContext);
+  if (!host) return children;
+  return (
+    <div className="space-y-2">
+      {children}
+      <Suspense>
+        <ToolApp part={part} app={appOf(part)!} host={host} />
+      </Suspense>
+    </div>
+  );
+}
 
 function sameProps({ part: _, ...one }: PartProps, { part: __, ...other }: PartProps): boolean {
   return (Object.keys(one) as (keyof typeof one)[]).every((key) => one[key] === other[key]);
