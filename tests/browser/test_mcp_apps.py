@@ -1,7 +1,8 @@
-"""Apps of a real MCP server on the page: what a person does with them, and what a hostile one does not get."""
+"""Apps of a real MCP server on pages: what a person does with them, and what a hostile one does not get."""
 
 import json
 import re
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,13 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from tests.browser import app_server
+from tests.browser.building import HERE, install
 from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chromium import NODE
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
 from tests.browser.test_stored_chats import everyone_is_ada
-from tests.conformance.served import Served, eventually, serving
+from tests.conformance.served import PATIENCE, Served, eventually, serving
 from tests.server.process import serve_process
 from usechat.chats import MemoryChats
 from usechat.parts import McpApp, ToolCall, ToolResult
@@ -27,6 +30,7 @@ from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import allow_all
 from usechat.turn import Turn
 
+ASSISTANT_UI: Final = HERE / "assistant-ui"
 INITIALIZED: Final = "310px"
 """The height that the map asks for once it knows its host."""
 
@@ -255,6 +259,37 @@ def test_a_server_for_other_machines_shows_apps_from_an_origin_that_is_named(tmp
         host = {"host": "apps.example"}
         assert httpx2.get(f"{served.url}/mcp-sandbox.html", headers=host).status_code == 200
         assert httpx2.get(served.url, headers=host).status_code == 404
+
+
+def test_the_remote_host_of_assistant_ui_uses_the_route_as_it_is(with_apps: Served) -> None:
+    install(ASSISTANT_UI)
+    question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "show map"}]}
+    httpx2.post(with_apps.url("chat"), json={"id": "aui", "messages": [question]}, timeout=PATIENCE).raise_for_status()
+    of_server = {"serverId": "weather"}
+    requests = [
+        ("loadResource", {"uri": "ui://weather/map", **of_server}),
+        ("callTool", {"name": "refresh", "arguments": {"city": "Oslo"}, **of_server}),
+        ("readResource", {"uri": "ui://weather/map", **of_server}),
+        ("listResources", of_server),
+        ("callTool", {"name": "forget", **of_server}),
+        ("loadResource", {"uri": "file:///etc/passwd", **of_server}),
+    ]
+    url = f"{with_apps.url('chat')}/aui/apps"
+    script = [str(NODE / "node"), str(ASSISTANT_UI / "host.mjs"), url, json.dumps(requests)]
+    printed = subprocess.run(script, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    app, refreshed, content, listed, *refused = json.loads(printed.stdout)
+    assert (app["uri"], app["mimeType"], "<h1>Weather</h1>" in app["html"]) == (
+        "ui://weather/map",
+        app_server.MIME_TYPE,
+        True,
+    )
+    assert refreshed["structuredContent"] == {"celsius": 14}
+    assert content["contents"][0]["text"] == app["html"]
+    assert "ui://weather/map" in {resource["uri"] for resource in listed["resources"]}
+    assert [sentence.partition(": ")[2] for sentence in refused] == [
+        "The app may not call the tool 'forget'.",
+        "An app reads only resources that begin with ui://, not 'file:///etc/passwd'.",
+    ]
 
 
 def test_a_page_without_a_sandbox_shows_the_call_alone(open_page: OpenPage) -> None:
