@@ -305,11 +305,12 @@ def _second_port(options: Namespace) -> Iterator[list[socket.socket]]:
 
     A person may look at the page at 127.0.0.1, which is another site than localhost: their frames share no process.
     """
-    from usechat.server.listening import is_loopback, listen, resolve
+    from usechat.server.listening import is_loopback, listen_at, resolve
 
     has_none = options.apps_origin or options.auth or options.uds or options.root_path or options.page is False
     is_local = not has_none and all(map(is_loopback, resolve(options.host, options.port)))
-    sockets = listen(resolve("localhost", 0)) if is_local else []
+    # At one address: a free port of one may be in use at the other, and browsers try both.
+    sockets = listen_at(resolve("localhost", 0)[:1]) if is_local else []
     try:
         yield sockets
     finally:
