@@ -427,6 +427,12 @@ CALL: dict[str, Any] = {"type": "tool-t", "toolCallId": "c1", "input": {"q": 1}}
             id="another result",
         ),
         pytest.param(
+            {**CALL, "state": "input-streaming"},
+            {**CALL, "toolCallId": "c2", "state": "input-available"},
+            None,
+            id="another call",
+        ),
+        pytest.param(
             {"type": "text", "text": "Hello", "state": "streaming"},
             {"type": "text", "text": "Help", "state": "streaming"},
             None,

@@ -361,6 +361,8 @@ def _grown_text(earlier: Mapping[str, Any] | None, part: Mapping[str, Any], lane
 
 
 def _grown_call(earlier: Mapping[str, Any] | None, part: Mapping[str, Any]) -> list[Part] | None:
+    if earlier is not None and earlier.get("toolCallId") != part.get("toolCallId"):
+        return None
     if part["state"] == "input-streaming":  # a message has the value of an unfinished input, not its text
         return [_input_start(part)] if earlier is None else []
     new = _call_parts(part)
