@@ -25,13 +25,15 @@ def test_every_operation_is_measured_in_both_databases_at_both_sizes() -> None:
 
 def test_the_report_judges_how_an_operation_grows() -> None:
     figures = {
-        "open": {1_000: Figure(2e6, 1e6), 100_000: Figure(2.4e6, 1e6)},
+        "open": {1_000: Figure(1.2e6, 1e6), 100_000: Figure(1.44e6, 1e6)},
         "list": {1_000: Figure(2e6, 1e6), 100_000: Figure(2.6e6, 1e6)},
     }
     answers = {WITHOUT: Figure(3e6, 2e6), "SQLite": Figure(8.5e6, 8e6)}
     text = report(ChatsResults(MADE, 0.6, {"SQLite": figures}, answers, {"SQLite": Figure(1.8e6, 1.5e6)}))
     assert "- met: SQLite: open within 1.25x from 1,000 to 100,000 messages: 1.20x" in text
     assert "- MISSED: SQLite: list within 1.25x from 1,000 to 100,000 messages: 1.30x" in text
+    assert "- met: SQLite: open takes at most 1.5 ms with 100,000 messages: 1.44 ms" in text
+    assert "- MISSED: SQLite: list takes at most 1.5 ms with 100,000 messages: 2.60 ms" in text
     assert "An answer takes 3.0 ms without chats. Storing it adds 5.5 ms SQLite." in text
     assert "Other processes took 60% of the machine: run it again." in text
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
