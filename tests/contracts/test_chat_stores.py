@@ -388,13 +388,15 @@ async def test_an_answer_is_handed_to_another_process(stores: Stores) -> None:
     start = await begin(here, ask(user("u1", "Q1")))
     await here.hand_over(start.claim, 60)
     claim = await there.take_over(start.claim, run_id=start.claim.run_id)
-    assert claim == msgspec.structs.replace(start.claim, attempt=2) == await here.claim_of("c1", claim.run_id)
+    row = await here.claimed("c1")
+    assert row is not None
+    assert claim == msgspec.structs.replace(start.claim, attempt=2) == row.claim
     with pytest.raises(ClaimLost):
         await here.save(start.claim, answer(claim.message_id, "Of the first process"))
     await there.save(claim, answer(claim.message_id, "Half"))
     await there.finish(claim, answer(claim.message_id, "All"), "finished")
     assert texts((await here.load("c1", owner="ada")).messages) == ["Q1", "All"]
-    assert await here.claim_of("c1", claim.run_id) is None
+    assert await here.claimed("c1") is None
 
 
 async def test_a_run_that_begins_anew_takes_the_chat_from_the_one_that_died(stores: Stores) -> None:

@@ -250,10 +250,11 @@ class SqlChats(ChatStore):
 
     async def is_alive(self, claim: Claim) -> bool:
         """Tell whether the process that holds a claim is alive, as far as can be said before its lease expires."""
-        row = (await self.progress(claim.chat_id, claim)).row
+        row = await self.claimed(claim.chat_id)
+        if row is None or not row.is_held or row.claim.run_id != claim.run_id:
+            return False
         async with self._connection(writes=False) as connection:
-            has_lock = row is None or not row.instance or await self._instances.is_alive(row.instance, connection)
-        return row is not None and row.is_held and has_lock
+            return not row.instance or await self._instances.is_alive(row.instance, connection)
 
     @property
     def instance(self) -> str:

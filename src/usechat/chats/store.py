@@ -457,11 +457,10 @@ class ChatStore(abc.ABC):
             assert row is not None
             await transaction.put_stalled(row.journal.stalled + by)
 
-    async def claim_of(self, chat_id: str, run_id: str) -> Claim | None:
-        """Return the claim that a run has on a chat, if it has one."""
+    async def claimed(self, chat_id: str) -> ClaimRow | None:
+        """Return the claim of a chat, held or not."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            row = await transaction.claim() if transaction.chat is not None else None
-        return row.claim if row is not None and row.claim.run_id == run_id else None
+            return await transaction.claim() if transaction.chat is not None else None
 
     async def progress(self, chat_id: str, claim: Claim | None = None) -> Progress:
         """Return how far the answer of a claim is; without one, that of the answer which is running."""
@@ -478,14 +477,8 @@ class ChatStore(abc.ABC):
 
     async def is_alive(self, claim: Claim) -> bool:
         """Tell whether the process that holds a claim is alive, as far as can be said before its lease expires."""
-        row = (await self.progress(claim.chat_id, claim)).row
-        return row is not None and row.is_held
-
-    async def expiry_of(self, claim: Claim) -> float | None:
-        """Return when a claim expires; later at a second look, if its worker has renewed it. ``None`` if it is gone."""
-        async with self.transaction(claim.chat_id, writes=False) as transaction:
-            row = await transaction.claim() if transaction.chat is not None else None
-        return row.expires if row is not None and row.claim.is_same(claim) else None
+        row = await self.claimed(claim.chat_id)
+        return row is not None and row.is_held and row.claim.run_id == claim.run_id
 
     async def hand_over(self, claim: Claim, seconds: float) -> None:
         """Let another process write the answer; it must take it over within ``seconds``. Raises ``ClaimLost``."""
@@ -541,8 +534,7 @@ class ChatStore(abc.ABC):
             return
         claim, logged = None, None
         if self.rest is not None:
-            async with self.transaction(chat_id, writes=False) as transaction:
-                row = await transaction.claim() if transaction.chat is not None else None
+            row = await self.claimed(chat_id)
             if row is not None and _is_lost(row, run_id):
                 claim, logged = row.claim, await self.rest(row.claim)
         async with self.transaction(chat_id) as transaction:

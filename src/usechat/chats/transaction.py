@@ -136,6 +136,10 @@ class ClaimRow(msgspec.Struct, frozen=True):
     journal: Journal = Journal()
     instance: str = ""
 
+    def is_renewed_since(self, earlier: "ClaimRow") -> bool:
+        """Tell whether the run that had the claim then has renewed it."""
+        return self.claim.is_same(earlier.claim) and self.expires > earlier.expires
+
 
 class Progress(msgspec.Struct, frozen=True):
     """How far an answer is.

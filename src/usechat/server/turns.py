@@ -24,7 +24,7 @@ from usechat.chats.recording import AnswerBuilder
 from usechat.chats.recovery import as_continued
 from usechat.chats.store import ChatStore, LoggedAnswer
 from usechat.chats.titles import TitleFunction, ask_title
-from usechat.chats.transaction import Claim, LostAnswer
+from usechat.chats.transaction import Claim, ClaimRow, LostAnswer
 from usechat.errors import (
     ChatBusy,
     ChatNotFound,
@@ -185,7 +185,7 @@ class StoredTurns:
         Without a ``source`` the turn is queued for an agent process. ``agent`` is the name that is kept with the chat.
         """
         await self._opened()
-        expires: float | None = None
+        row: ClaimRow | None = None
         may_continue = source is not None and self.store.outlives_process
         turn = _encoded(info, make_context(request).turn.input, files) if may_continue else ""
         while True:
@@ -209,8 +209,8 @@ class StoredTurns:
             if active is None:
                 # It has not begun yet, or its worker shares no runs: one that lives renews its claim, and the lease of
                 # one that does not expires.
-                earlier, expires = expires, await self.store.expiry_of(beginning.claim)
-                if earlier is not None and expires is not None and expires > earlier:
+                earlier, row = row, await self.store.claimed(request.chat_id)
+                if earlier is not None and row is not None and row.is_renewed_since(earlier):
                     raise ChatBusy("This chat is being answered already.")
                 await asyncio.sleep(_POLL_ELSEWHERE)
             elif (reading := await self._join(beginning, active, info, source, make_context, request)) is not None:
@@ -374,11 +374,11 @@ class StoredTurns:
         self, info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None
     ) -> RunRecorder | None:
         """Return what stores the end of a run whose turn was queued by any web process, and is withdrawn here."""
-        claim = await self.store.claim_of(_chat_id_of(info), info.run_id)
-        if claim is None:
+        row = await self.store.claimed(_chat_id_of(info))
+        if row is None or row.claim.run_id != info.run_id:
             return None
-        message = None if continues is None else files_of(claim).read(cast("UIMessage", continues))
-        return StoredAnswer(self.store, claim, info, context, self.hooks, continues=message, takes_over_from="")
+        message = None if continues is None else files_of(row.claim).read(cast("UIMessage", continues))
+        return StoredAnswer(self.store, row.claim, info, context, self.hooks, continues=message, takes_over_from="")
 
     async def _hand_over(self, claim: Claim, key: str) -> None:
         """Keep a chat for the agent process that will take its queued turn.
