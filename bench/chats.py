@@ -327,32 +327,36 @@ async def _in_turns(works: Mapping[str, Work], rounds: int, after: Sequence[Work
 
 def goals(results: ChatsResults) -> list[Goal]:
     """Judge the run."""
-    return [
-        Goal(
-            f"{database}: {operation} within {FLAT}x from {min(figures):,} to {max(figures):,} messages",
-            f"{results.growth(database, operation):.2f}x",
-            results.growth(database, operation) <= FLAT,
-        )
-        for database, operations in results.operations.items()
-        for operation, figures in operations.items()
-    ] + [
-        Goal(
-            f"{database}: {operation} takes at most {READ_MS:g} ms with {max(figures):,} messages",
-            f"{figures[max(figures)].median / 1e6:.2f} ms",
-            figures[max(figures)].median / 1e6 <= READ_MS,
-        )
-        for database, operations in results.operations.items()
-        for operation, figures in operations.items()
-        if operation in READ
-    ] + [
-        Goal(
-            f"SQLite: a tool call is stored within {CALL_MS:g} ms",
-            f"{figure.median / 1e6:.2f} ms",
-            figure.median / 1e6 <= CALL_MS,
-        )
-        for name, figure in results.calls.items()
-        if name == "SQLite"
-    ]
+    return (
+        [
+            Goal(
+                f"{database}: {operation} within {FLAT}x from {min(figures):,} to {max(figures):,} messages",
+                f"{results.growth(database, operation):.2f}x",
+                results.growth(database, operation) <= FLAT,
+            )
+            for database, operations in results.operations.items()
+            for operation, figures in operations.items()
+        ]
+        + [
+            Goal(
+                f"{database}: {operation} takes at most {READ_MS:g} ms with {max(figures):,} messages",
+                f"{figures[max(figures)].median / 1e6:.2f} ms",
+                figures[max(figures)].median / 1e6 <= READ_MS,
+            )
+            for database, operations in results.operations.items()
+            for operation, figures in operations.items()
+            if operation in READ
+        ]
+        + [
+            Goal(
+                f"SQLite: a tool call is stored within {CALL_MS:g} ms",
+                f"{figure.median / 1e6:.2f} ms",
+                figure.median / 1e6 <= CALL_MS,
+            )
+            for name, figure in results.calls.items()
+            if name == "SQLite"
+        ]
+    )
 
 
 def report(results: ChatsResults) -> str:
