@@ -15,7 +15,9 @@ import pytest
 from tests.chats.surviving import SurvivingServer
 from tests.chats.talking import user
 from tests.server.process import eventually
+from tests.server.sockets import Body
 from usechat.chats import SqlChats
+from usechat.chats.recovery import NOT_ALLOWED
 from usechat.ids import new_id
 from usechat.protocol.sse import chunks_json
 from usechat.protocol.ui_messages import UIMessage, text_of, tool_parts_of
@@ -97,6 +99,12 @@ def begun(server: SurvivingServer) -> int:
 
 def states(message: UIMessage) -> list[str]:
     return [part["state"] for part in tool_parts_of(message)]
+
+
+def outcomes(body: Body) -> list[tuple[str, str]]:
+    """The failures of calls that a page is told."""
+    chunks = [json.loads(chunk) for chunk in chunks_json(body.data)]
+    return [(chunk["type"], chunk.get("errorText")) for chunk in chunks if chunk["type"].startswith("tool-output")]
 
 
 BOTH: Final = ["output-available", "output-available"]
@@ -200,7 +208,9 @@ def test_a_person_is_asked_about_a_tool_that_may_have_run(start: Start) -> None:
         else part
         for part in stored
     ]
-    second.ask({"id": "c1", "messages": [user("u1", "Go"), {**message, "parts": parts}]})
+    answered = {"id": "c1", "messages": [user("u1", "Go"), {**message, "parts": parts}]}
+    shown = [outcomes(second.ask(answered)) for _ in range(2)]
+    assert shown == [[("tool-output-error", NOT_ALLOWED)]] * 2, "a page that sends its answer again is told, too"
     outcome, message = second.ended()
     assert (outcome, states(message)) == ("finished", ["output-available", "output-error"])
     assert second.notes.count("book") == 1

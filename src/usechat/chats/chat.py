@@ -286,6 +286,9 @@ def with_stored_answers(copy: UIMessage, stored: UIMessage) -> UIMessage:
             return part
         if is_settled(part):
             return dict(stored_part)
+        approval = part.get("approval")
+        if isinstance(approval, Mapping) and is_question_of_recovery(approval):  # what the call came to follows
+            return {**{key: part[key] for key in part if key != "approval"}, "state": "input-available"}
         return {**part, "approval": stored_part["approval"]} if "approval" in stored_part else part
 
     return cast("UIMessage", {**copy, "parts": [agree(cast("dict[str, Any]", part)) for part in copy["parts"]]})
