@@ -1,7 +1,7 @@
 """kill -9 in the middle of an answer, and a process that goes on: real clients show in the end what is stored."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -59,9 +59,9 @@ def killed_under(browser: Browser, server: SurvivingServer, release: str) -> Pag
     return page
 
 
-def loaded_anew(browser: Browser, server: SurvivingServer, release: str) -> Page:
-    """Return a page as it is after a reload; it posts by itself when all calls are answered."""
-    messages, automatic = server.load()["messages"], ["tools", "approvals"]
+def loaded_anew(browser: Browser, server: SurvivingServer, release: str, *, automatic: Sequence[str] = ()) -> Page:
+    """Return a page as it is after a reload."""
+    messages = server.load()["messages"]
     return browser.open(release, f"{server.url}/api/chat", chat_id="c1", messages=messages, automatic=automatic)
 
 
@@ -106,7 +106,7 @@ def test_a_page_is_shown_at_once_what_its_answer_about_an_interrupted_call_led_t
     killed_under(browser, start(waits_at="tool", after_crash="ask"), release)
     second = start(waits_at="text 3", after_crash="ask")
     assert second.ended()[0] == "waiting"
-    page = loaded_anew(browser, second, release)
+    page = loaded_anew(browser, second, release, automatic=["approvals" if release in WITH_APPROVALS else "tools"])
     question = page.look()["messages"][-1]["parts"][-1]
     if question["state"] == "approval-requested":
         page.call("addToolApprovalResponse", {"id": question["approval"]["id"], "approved": approved})
