@@ -396,14 +396,23 @@ def type_of(chunk: Chunk) -> str:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Write one chunk as the JSON every client accepts; values are converted as :mod:`usechat.protocol.values` says."""
-    if type(chunk) in _WITHOUT_VALUES or (
-        type(chunk) in _WITHOUT_VALUES_BUT_METADATA and chunk.provider_metadata is None  # type: ignore[union-attr]
+    if (
+        type(chunk) in _WITHOUT_VALUES
+        or (type(chunk) in _WITHOUT_VALUES_BUT_METADATA and chunk.provider_metadata is None)  # type: ignore[union-attr]
+        or _has_no_values(chunk)
     ):
         try:
             return _ENCODER.encode(chunk)
         except (UnicodeEncodeError, TypeError):
             pass  # a lone surrogate or a subclass of str: only the careful way below can write it
     return json_text(chunk_to_json(chunk)).encode()
+
+
+def _has_no_values(chunk: Chunk) -> bool:
+    """Tell whether a chunk of every message has no values, as it mostly has none."""
+    if isinstance(chunk, StartChunk | FinishChunk):
+        return chunk.message_metadata is None
+    return isinstance(chunk, TextEndChunk) and chunk.citations is None and chunk.provider_metadata is None
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
