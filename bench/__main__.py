@@ -26,6 +26,7 @@ from bench.server.people import measure_people
 from bench.server.pipeline import measure_pipeline
 from bench.server.results import BUSY, ServerResults
 from bench.server.stalled import measure_stalled
+from bench.server.starts import measure_starts
 from bench.server.turns import measure_turns
 
 _HERE: Final = Path(__file__).parent
@@ -64,9 +65,12 @@ def run_server(*, quick: bool) -> ServerResults:
     stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
     turns = measure_turns(turns=5, rounds=1) if quick else measure_turns()
     people = measure_people(people=2, period=3, turns=1) if quick else measure_people()
+    starts = measure_starts(rounds=1) if quick else measure_starts()
     contestants, redis, external = measure_all(QUICK if quick else Plan())
     conditions = circumstances(_SERVER_PACKAGES)
-    return ServerResults(conditions, others.share(), pipeline, contestants, redis, external, stalled, turns, people)
+    return ServerResults(
+        conditions, others.share(), pipeline, contestants, redis, external, stalled, turns, people, starts
+    )
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:

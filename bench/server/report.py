@@ -34,6 +34,8 @@ def report(results: ServerResults) -> str:
             turns_table(results),
             "## People who chat",
             people_sentence(results),
+            "## What a start costs",
+            starts_table(results),
             "## Goals",
             goal_list(results),
         ]
@@ -154,6 +156,11 @@ def people_sentence(results: ServerResults) -> str:
         f"{people.people} people, who each ask every {people.period:.0f} s and get 40 deltas, take {people.ours:.1%} of"
         f" a core: chats in PostgreSQL, the log in Redis, metrics on. The route by hand takes {people.by_hand:.1%}."
     )
+
+
+def starts_table(results: ServerResults) -> str:
+    """Return what each start costs."""
+    return table(["start", "CPU s"], [[name, f"{cost:.3f}"] for name, cost in results.starts.items()])
 
 
 def goal_list(results: ServerResults) -> str:

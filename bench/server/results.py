@@ -10,6 +10,7 @@ from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
 from bench.server.measure import External, Figures, Redis
 from bench.server.people import People
 from bench.server.stalled import Stalled
+from bench.server.starts import HELP, IMPORT, READY, READY_WITH_CHATS
 from bench.server.turns import BY_HAND, CHAT_APP, POSTGRES, SERVE, SQLITE
 
 BUSY: Final = 0.1
@@ -31,6 +32,8 @@ class ServerResults(msgspec.Struct, frozen=True):
     turns: dict[str, float]
     """Milliseconds of processor time that a short turn costs, by server."""
     people: People
+    starts: dict[str, float]
+    """Seconds of processor time that a start takes."""
 
     def held(self, name: str) -> float:
         """Return the streams that one core holds, by the best of all searches."""
@@ -77,6 +80,7 @@ def goals(results: ServerResults) -> list[Goal]:
         _stalled_goal(results.stalled),
         *_turn_goals(results.turns),
         _people_goal(results.people),
+        *_start_goals(results.starts),
     ]
     return judged
 
@@ -116,6 +120,15 @@ def _turn_goals(turns: dict[str, float]) -> list[Goal]:
 def _people_goal(people: People) -> Goal:
     text = f"{people.people} people who chat (PostgreSQL, Redis, metrics) cost at most 3x a route written by hand"
     return Goal(text, f"{people.times:.2f}x", people.times <= 3)
+
+
+def _start_goals(starts: dict[str, float]) -> list[Goal]:
+    """Judge whether a start stays as quick as it was."""
+    most = {IMPORT: 0.065, HELP: 0.09, READY: 0.42, READY_WITH_CHATS: 0.72}
+    return [
+        Goal(f"{name}: at most {limit:g} s of CPU", f"{starts[name]:.3f} s", starts[name] <= limit)
+        for name, limit in most.items()
+    ]
 
 
 def _redis_goals(redis: Redis) -> list[Goal]:
