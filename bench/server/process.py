@@ -26,6 +26,7 @@ class Server:
     """A running server: where it listens, and what it takes of the machine (as Linux tells it)."""
 
     def __init__(self, pid: int, port: int) -> None:
+        self.pid = pid
         self.port = port
         self._directory = Path("/proc", str(pid))
 
@@ -57,11 +58,11 @@ def serving(name: str, variables: Mapping[str, str] | None = None) -> Iterator[S
 
 
 @contextmanager
-def serving_at(port: int, command: list[str]) -> Iterator[Server]:
-    """Run a server that listens on this port until the block ends."""
+def serving_at(port: int, command: list[str], *, patience: float = _PATIENCE) -> Iterator[Server]:
+    """Run a server that listens on this port, within ``patience`` seconds, until the block ends."""
     process = _process(command, {}, SERVER_CORE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _wait_for(port)
+        _wait_for(port, patience)
         yield Server(process.pid, port)
     finally:
         process.kill()
@@ -126,8 +127,8 @@ def redis() -> Iterator[str]:
         process.wait(_PATIENCE)
 
 
-def _wait_for(port: int) -> None:
-    deadline = monotonic() + _PATIENCE
+def _wait_for(port: int, patience: float = _PATIENCE) -> None:
+    deadline = monotonic() + patience
     while True:
         try:
             socket.create_connection(("127.0.0.1", port)).close()

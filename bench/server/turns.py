@@ -27,7 +27,7 @@ CHAT_APP: Final = "usechat: ChatApp"
 SERVE: Final = "usechat serve, chats in memory"
 SQLITE: Final = "usechat serve, chats in SQLite"
 POSTGRES: Final = "usechat serve, chats in PostgreSQL"
-_TURNS_OF_CHAT: Final = 20
+TURNS_OF_CHAT: Final = 20
 _TEXTS: Final = ("Hello ", "world.")
 END: Final = b"0\r\n\r\n"
 """The last chunk of a body (RFC 9112, 7.1)."""
@@ -61,9 +61,9 @@ def _cost(server: Server, turns: range) -> float:
         return (server.processor_nanoseconds() - before) / 1e6 / len(turns)
 
 
-def ask(connection: socket.socket, turn: int) -> bytes:
+def ask(connection: socket.socket, turn: int, turns_of_chat: int = TURNS_OF_CHAT) -> bytes:
     """Ask for one turn; return the response."""
-    connection.sendall(post(f"chat-{turn // _TURNS_OF_CHAT}", f"user-{turn}"))
+    connection.sendall(post(f"chat-{turn // turns_of_chat}", f"user-{turn}"))
     response = b""
     while not response.endswith(END):
         piece = connection.recv(65536)
@@ -84,12 +84,13 @@ def post(chat_id: str, message_id: str) -> bytes:
 @contextmanager
 def _serving(name: str) -> Iterator[Server]:
     port = free_port()
-    with _command(name, port) as command, serving_at(port, command) as server:
+    with command_of(name, port) as command, serving_at(port, command) as server:
         yield server
 
 
 @contextmanager
-def _command(name: str, port: int) -> Iterator[list[str]]:
+def command_of(name: str, port: int) -> Iterator[list[str]]:
+    """Prepare what a server needs, until the block ends; its command."""
     serve = [usechat(), "serve", "bench.server.turns:agent", "--port", str(port)]
     if name == SERVE:
         yield serve
