@@ -10,12 +10,14 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from usechat.adapters.langgraph import LangGraphSource
 from usechat.chats import ChatStore, MemoryChats, SqlChats
 from usechat.client import Chat, HttpChatTransport, is_complete_with_tool_calls
 from usechat.client.in_process import InProcessTransport
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Identity
 from usechat.testing import AgentClient
 
 
@@ -126,3 +128,21 @@ def test_without_a_database_the_start_says_what_is_forgotten(chats: Any, caplog:
         assert client.ask("a").text == "a"
     [line] = [each for each in caplog.messages if "checkpointer" in each]
     assert line.startswith("the graph 'LangGraph' has no checkpointer, so it forgets notes after each answer")
+
+
+def remember(state: MessagesState, runtime: Runtime) -> dict[str, Any]:
+    assert runtime.store is not None
+    runtime.store.put(("notes",), state["messages"][-1].text, {})
+    return {"messages": [AIMessage(", ".join(sorted(item.key for item in runtime.store.search(("notes",)))))]}
+
+
+def test_a_graph_without_a_store_remembers_across_the_chats_of_one_person(caplog: pytest.LogCaptureFixture) -> None:
+    builder: Any = StateGraph(MessagesState)
+    source = LangGraphSource(builder.add_node(remember).add_edge(START, "remember").compile())
+    texts = []
+    for person, text in [("ada", "a"), ("ada", "b"), ("bob", "c")]:
+        app = ChatApp(source, authorize=lambda request, _chat_id, _action: Identity(request.headers["x-person"]))
+        with AgentClient(app, headers={"x-person": person}) as client:
+            texts.append(client.ask(text).text)
+    assert texts == ["a", "a, b", "c"]
+    assert len([line for line in caplog.messages if "has no store" in line]) == 1

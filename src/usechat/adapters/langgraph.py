@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, get_type_
 
 from usechat.adapters import conversation, model_files, sub_agents
 from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, for_turn, required_fields
-from usechat.adapters.langgraph_memory import AnswerThread
+from usechat.adapters.langgraph_memory import AnswerThread, PersonalStore
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.mcp_apps import declared_app, is_visible_to
 from usechat.protocol.model_messages import (
@@ -163,7 +163,7 @@ class LangGraphSource(FrameworkSource[Event]):
         context: Any = None,
     ) -> None:
         super().__init__(context=_default_context(graph) if context is None else context)
-        self._graph = graph
+        self._graph = graph if graph.store is not None else graph.copy({"store": PersonalStore(str(graph.name))})
         self._config = config
         self._input = input
         self._apps = _apps_of(graph)

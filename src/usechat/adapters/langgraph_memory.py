@@ -8,25 +8,31 @@ the chat.
 A turn runs on a checkpointer in memory, which is filled before it and emptied after it through the interface that all
 checkpointers have, so that the releases of LangGraph need not agree on tables. Of each graph only the last checkpoint
 is kept; those of subgraphs that a node or a tool has run, only while one of them waits.
+
+What a graph remembers across chats is in its store, which LangGraph's own server gives to every graph. One that was
+compiled without gets a :class:`PersonalStore`.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
 
 from usechat.errors import MissingDependency
 from usechat.pauses.states import AnswerMemory
-from usechat.turn import Turn
+from usechat.turn import Turn, current_context
 
 try:
     from langgraph.channels import DeltaChannel
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.store.base import BaseStore, Op, Result
+    from langgraph.store.memory import InMemoryStore
 except ImportError:
     raise MissingDependency("langgraph", "langgraph") from None
 
-__all__ = ["AnswerThread"]
+__all__ = ["AnswerThread", "PersonalStore"]
 
 _logger: Final = logging.getLogger("usechat.adapters")
 
@@ -80,6 +86,35 @@ class AnswerThread:
         for position, (task_id, group) in enumerate(groupby(writes, key=lambda write: write[0])):
             values = [(channel, value) for _task, channel, value in group]
             await self.checkpointer.aput_writes(written, values, task_id, f"{position:06}")
+
+
+class PersonalStore(BaseStore):
+    """The store of a graph that was compiled without: in the memory of this process, for each person one.
+
+    Graphs often name the person only if their context does, so one store would show everybody what others have said.
+    """
+
+    def __init__(self, graph_name: str) -> None:
+        self._graph_name = graph_name
+        self._stores: defaultdict[str, InMemoryStore] = defaultdict(InMemoryStore)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do what is asked in the store of the person who asks in this turn."""
+        return self._store().batch(ops)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do the same."""
+        return await self._store().abatch(ops)
+
+    def _store(self) -> InMemoryStore:
+        if not self._stores:
+            _logger.warning(
+                "the graph %r has no store, so what it remembers across chats is in the memory of this process; compile"
+                " it with a store in a database",
+                self._graph_name,
+            )
+        identity = current_context().turn.identity
+        return self._stores["" if identity is None else identity.subject]
 
 
 def _entry(saved: CheckpointTuple) -> list[Any]:
