@@ -1,6 +1,7 @@
 """Keyboard, screen readers, narrow screens, and a strict policy for content."""
 
 import gzip
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -13,18 +14,45 @@ from tests.browser.conftest import OpenPage
 AXE = HERE / "axe"
 
 
-def serious_findings(page: Page) -> list[Any]:
+ABOUT_COLORS = ("color-contrast", "link-in-text-block")
+"""The rules of axe that depend on colors."""
+
+
+def serious_findings(page: Page, rules: Sequence[str] = ()) -> list[Any]:
+    """Return what axe finds that is serious, by all of its usual rules unless some are named."""
     install(AXE)
     # A color in the middle of a transition has any contrast; one that is replaced is cancelled.
     transitions = "document.getAnimations().filter(one => one instanceof CSSTransition)"
     page.evaluate(f"Promise.allSettled({transitions}.map(one => one.finished))")
-    page.evaluate((AXE / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
-    result: dict[str, Any] = page.evaluate("axe.run()")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate((AXE / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
+    result: dict[str, Any] = page.evaluate("(options) => axe.run(options)", options)
     return [
         (finding["id"], [node["html"] for node in finding["nodes"]])
         for finding in result["violations"]
         if finding["impact"] in ("serious", "critical")
     ]
+
+
+def serious_findings_in_both_themes(page: Page) -> list[Any]:
+    """Return what axe finds in the light theme, and about colors in the dark one: nothing else differs."""
+    findings = serious_findings(page)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")  # the page reads the preference when it is loaded
+    findings += serious_findings(page, ABOUT_COLORS)
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+    return findings
+
+
+def test_findings_in_the_dark_theme_are_found(open_page: OpenPage) -> None:
+    page = open_page()
+    page.evaluate("""() => {
+        const sheet = new CSSStyleSheet();
+        sheet.replaceSync("[data-theme=dark] h1 { color: #333 !important; }");
+        document.adoptedStyleSheets = [sheet];
+    }""")
+    assert serious_findings(page) == []
+    assert [name for name, _ in serious_findings_in_both_themes(page)] == ["color-contrast"]
 
 
 def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
-from tests.browser.test_access import serious_findings
+from tests.browser.test_access import serious_findings, serious_findings_in_both_themes
 from tests.conformance.served import eventually
 from tests.server.process import ServeProcess, serve_process
 from usechat.demo.show import SCENES
@@ -79,11 +79,10 @@ def test_the_page_shows_a_text(open_page: OpenPage, demo: ServeProcess) -> None:
     text.goto(f"{demo.url}/?text=docs/resume.md#resume")
     expect(text.get_by_role("heading", name="Resume", exact=True)).to_be_in_viewport()
     expect(text.get_by_role("heading", level=1)).not_to_be_in_viewport()
-    assert serious_findings(text) == []
+    assert serious_findings_in_both_themes(text) == []
     text.set_viewport_size({"width": 390, "height": 780})
     assert text.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    text.emulate_media(color_scheme="dark")
-    assert serious_findings(text) == []
+    assert serious_findings_in_both_themes(text) == []
 
 
 def test_a_text_that_is_not_there_is_said_so(open_page: OpenPage, demo: ServeProcess) -> None:

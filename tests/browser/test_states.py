@@ -1,7 +1,7 @@
 """Every state of the page: axe finds nothing serious in any, on a desktop and on a phone, light or dark."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from tests.browser.agent import answer
 from tests.browser.chatting import ask, expect, go_on, wait_for_limits, wait_until_idle
 from tests.browser.conftest import OpenPage, page_served
-from tests.browser.test_access import serious_findings
+from tests.browser.test_access import serious_findings_in_both_themes
 from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
 from tests.conformance.served import PATIENCE
 from usechat import Turn
@@ -253,12 +253,8 @@ PARTS: Final = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_state(
-    open_page: OpenPage, address: str, theme: Literal["light", "dark"], part: int
-) -> None:
+def test_axe_finds_nothing_serious_in_any_state(open_page: OpenPage, address: str, part: int) -> None:
     page = open_page(address)
-    page.emulate_media(color_scheme=theme)
     size = page.viewport_size
     assert size is not None
     findings_by_state = {}
@@ -266,7 +262,7 @@ def test_axe_finds_nothing_serious_in_any_state(
         page.set_viewport_size(size)
         page.goto(address)
         show(page)
-        if findings := serious_findings(page):
+        if findings := serious_findings_in_both_themes(page):
             findings_by_state[name] = findings
         if name == "streaming":
             go_on(page)
@@ -274,15 +270,11 @@ def test_axe_finds_nothing_serious_in_any_state(
     assert findings_by_state == {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_where_a_token_is_asked_for(
-    open_page: OpenPage, theme: Literal["light", "dark"]
-) -> None:
+def test_axe_finds_nothing_serious_where_a_token_is_asked_for(open_page: OpenPage) -> None:
     with page_served(answer, authorize=ada_with_a_token, auth=True) as served:
         page = open_page(f"http://127.0.0.1:{served.port}/chat/", shows="form")
-        page.emulate_media(color_scheme=theme)
-        assert serious_findings(page) == []
+        assert serious_findings_in_both_themes(page) == []
         page.get_by_label("Access token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_be_visible()
-        assert serious_findings(page) == []
+        assert serious_findings_in_both_themes(page) == []
