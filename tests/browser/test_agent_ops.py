@@ -16,6 +16,7 @@ from tests.agent_ops.gateways import upstream
 from tests.browser.building import EXAMPLES, front_end
 from tests.browser.chatting import ask, expect, sign_in, wait_until_idle
 from tests.browser.conftest import OpenPage
+from tests.built_once import built_once
 from tests.conformance.served import serving
 from usechat.agent_ops.access.directory import SessionDirectory
 
@@ -49,7 +50,9 @@ async def token_in(url: str) -> str:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    files = front_end(EXAMPLES / "agent-ops-react", tmp_path_factory.mktemp("front-end") / "built")
+    files = built_once(
+        tmp_path_factory, "agent-ops-react", lambda output: front_end(EXAMPLES / "agent-ops-react", output)
+    )
     url = sqlite(tmp_path_factory.mktemp("sessions"))
     with upstream() as behind:
         token = behind.run(token_in(url))

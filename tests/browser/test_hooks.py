@@ -10,11 +10,13 @@ from tests.browser.building import page_with_hook
 from tests.browser.chatting import ask, expect, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_recovery import wait_for_the_count
+from tests.built_once import built_once
 
 
 @pytest.fixture(scope="module", params=[5, 6], ids=["5", "6"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = page_with_hook(request.param, tmp_path_factory.mktemp("page"))
+    major: int = request.param
+    directory = built_once(tmp_path_factory, f"hook-{major}", lambda output: page_with_hook(major, output))
     with page_served(answer, directory=directory) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from tests.browser.agent import PICTURE, open_gates
 from tests.browser.building import HERE, front_end
 from tests.browser.chatting import expect
+from tests.built_once import built_once
 from tests.conformance.served import PATIENCE, serving
 from tests.server.process import eventually
 from usechat.cli.plan import Plan, make_app
@@ -52,13 +53,16 @@ class WithFiles:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    files = front_end(HERE / "stock-hooks", tmp_path_factory.mktemp("stock-hooks"))
-    front_end(HERE / "assistant-ui", files / "assistant-ui")
-    app = WithFiles(files)
+    app = WithFiles(built_once(tmp_path_factory, "stock-hooks", _build))
     with ExitStack() as stack:
         served = stack.enter_context(serving({"": app}))
         stack.callback(lambda: [served.run(chats.shut_down()).result(PATIENCE) for chats in app.served.chats])
         yield f"http://127.0.0.1:{served.port}/"
+
+
+def _build(files: Path) -> None:
+    front_end(HERE / "stock-hooks", files)
+    front_end(HERE / "assistant-ui", files / "assistant-ui")
 
 
 @pytest.fixture
