@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,10 +13,13 @@ from mcp import Client
 from tests.adapters.app_server import MIME_TYPE, server
 from tests.adapters.test_mcp_apps import CALL, openai_agents, pydantic_ai
 from tests.chats.talking import user
+from tests.redis_server import PATIENCE, SERVERS, redis_server
 from usechat.chats import ChatStore, MemoryChats, SqlChats
 from usechat.errors import InvalidSetting
 from usechat.parts import McpApp, ToolCall, ToolResult
-from usechat.server import AppRequest, ChatApp, Identity, Observer, Settings, apps
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
+from usechat.server import AgentWorker, AppRequest, ChatApp, Identity, Observer, Settings, apps, remote_apps
 from usechat.testing import ScriptedModel
 from usechat.turn import Turn
 
@@ -193,7 +197,7 @@ async def test_answers_are_limited_in_size_and_time(monkeypatch: pytest.MonkeyPa
                 502,
                 "The MCP server's answer is larger than 4,194,304 bytes.",
             )
-        monkeypatch.setattr(apps, "_SECONDS", 0.5)
+        monkeypatch.setattr(apps, "SECONDS", 0.5)
         response = await ask(client, "tools/call", name="wait")
         assert (response.status_code, response.text) == (502, "The MCP server did not answer within 0.5 seconds.")
         large = await ask(client, "tools/call", name="refresh", arguments={"city": "x" * 70_000})
@@ -211,7 +215,7 @@ async def test_a_person_asks_a_few_things_at_once(monkeypatch: pytest.MonkeyPatc
             yield client
 
     monkeypatch.setattr(apps, "_AT_ONCE", 1)
-    monkeypatch.setattr(apps, "_SECONDS", 300)
+    monkeypatch.setattr(apps, "SECONDS", 300)
     async with serving(mcp_servers={"weather": held}) as client:
         await say(client)
         first = asyncio.create_task(client.post("/api/chat/c1/apps", json=READ))
@@ -265,7 +269,7 @@ async def test_an_app_of_a_server_that_nobody_gives_says_so_in_the_log(caplog: p
 async def test_the_servers_of_an_agent_answer_the_apps_of_its_tools(
     agent_of: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apps, "_SECONDS", 300)
+    monkeypatch.setattr(apps, "SECONDS", 300)
     chats = SqlChats(str(tmp_path / "chats.db"))
     with ScriptedModel([CALL, "Mild."]) as model:
         async with serving(agent_of(model), chats=chats, mcp_servers={}) as client:
@@ -276,6 +280,38 @@ async def test_the_servers_of_an_agent_answer_the_apps_of_its_tools(
     assert (app.json()["html"], app.json()["meta"]) == ("<h1>Weather</h1>", UI)
     assert refreshed.json()["structuredContent"]["celsius"] == 7
     assert refused.status_code == 422
+
+
+async def test_the_servers_of_an_agent_in_another_process_are_asked_through_its_mailbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apps, "SECONDS", 300)
+    monkeypatch.setattr(remote_apps, "_PATIENCE", 300)
+    chats = str(tmp_path / "chats.db")
+    with redis_server(next(iter(SERVERS))) as redis, ScriptedModel([CALL, "Mild."]) as model:
+        queue = RedisTurns(RedisRuns(redis.url), "agents")
+        worker = AgentWorker(pydantic_ai(model), queue, version="v1", chats=SqlChats(chats))
+        working = asyncio.create_task(worker.work(drain=PATIENCE))
+        runs = RedisRuns(redis.url)
+        async with serving(RedisTurns(runs, "agents"), runs=runs, chats=SqlChats(chats), mcp_servers={}) as client:
+            await say(client)
+            app = await ask(client, "mcp-apps/read-resource", uri="ui://weather/map")
+            refreshed = await ask(client, "tools/call", name="refresh", arguments={"city": "Bergen"})
+            refused = await ask(client, "tools/call", name="forget")
+            wrong = await ask(client, "resources/read", uri=7)
+            foreign = await ask(client, "resources/list", serverId="payroll")
+            worker.stop()
+            await working
+            alone = await ask(client, "resources/list")
+    assert (app.json()["html"], app.json()["meta"]) == ("<h1>Weather</h1>", UI)
+    assert refreshed.json()["structuredContent"]["celsius"] == 7
+    assert (refused.status_code, refused.text) == (422, "The app may not call the tool 'forget'.")
+    assert (wrong.status_code, wrong.text) == (400, "params.uri must be a text")
+    assert foreign.status_code == 422
+    assert (alone.status_code, alone.text) == (
+        502,
+        "No agent process is running that could reach the MCP server of this app.",
+    )
 
 
 def test_servers_of_apps_need_stored_chats() -> None:

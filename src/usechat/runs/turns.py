@@ -19,7 +19,7 @@ from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo
 from usechat.turn import TurnInput
 
-__all__ = ["FORWARDED_HEADERS", "Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
+__all__ = ["FORWARDED_HEADERS", "AgentMailboxes", "Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
 
 
 FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-request-id")
@@ -99,6 +99,18 @@ class TurnQueue(Protocol):
 
     async def statistics(self) -> TurnStatistics:
         """Return how busy the agent processes are."""
+        ...
+
+
+@runtime_checkable
+class AgentMailboxes(Protocol):
+    """A queue whose agent processes take messages, too."""
+
+    address: str
+    """Where each of them gets its messages."""
+
+    async def agent_process(self) -> str | None:
+        """Return the id of an agent process that lives, to which others post; ``None`` if there is none."""
         ...
 
 

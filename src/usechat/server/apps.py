@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import signature
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -32,10 +32,10 @@ from usechat.server.observers.observer import AppRequest, Observer
 from usechat.sources import OpenSession
 from usechat.turn import Identity
 
-__all__ = ["AppRequests"]
+__all__ = ["SECONDS", "AppCall", "AppRequests", "Elsewhere", "ask_server", "server_named", "unreachable"]
 
 _logger: Final = logging.getLogger("usechat.server")
-_SECONDS: Final = 30.0
+SECONDS: Final = 30.0
 """How long an MCP server may take."""
 _LARGEST_ANSWER: Final = 4 * 1024 * 1024
 """Bytes of an answer, as JSON."""
@@ -54,27 +54,41 @@ _Json = dict[str, Any]
 _ServersOf = Callable[[str], Awaitable[Mapping[str, OpenSession]]]
 
 
-class _AppCall(msgspec.Struct, frozen=True):
+class AppCall(msgspec.Struct, frozen=True):
+    """What an app asks of its MCP server."""
+
     method: Literal["mcp-apps/read-resource", "tools/call", "resources/read", "resources/list"]
     params: dict[str, Any] = {}
+
+
+class Elsewhere(Protocol):
+    """Other processes, which have the agent and its MCP servers."""
+
+    async def ask(self, call: AppCall, server: str | None, identity: Identity) -> bytes:
+        """Return the answer to a request, as JSON; raise a ``RequestError`` for one that is refused or fails."""
+        ...
 
 
 class AppRequests:
     """Answers the requests of apps in stored chats.
 
-    ``servers_of`` returns the MCP servers of an agent, by name.
+    ``servers_of`` returns the MCP servers of an agent, by name; ``elsewhere`` is asked for those of agents that are not
+    here.
     """
 
-    def __init__(self, store: ChatStore, servers_of: _ServersOf, observer: Observer) -> None:
+    def __init__(
+        self, store: ChatStore, servers_of: _ServersOf, observer: Observer, elsewhere: Elsewhere | None = None
+    ) -> None:
         self._store = store
         self._servers_of = servers_of
+        self._elsewhere = elsewhere
         self._observer = observer
         self._running: Counter[str] = Counter()
 
     async def answer(self, body: Any, *, chat_id: str, identity: Identity) -> bytes:
         """Return the answer to a request as JSON; raise a ``RequestError`` for one that is refused or fails."""
         try:
-            call = msgspec.convert(body, _AppCall)
+            call = msgspec.convert(body, AppCall)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"not a request of an app: {error}") from None
         server_id, outcome = _text(call.params, "serverId", is_required=False), "failed"
@@ -113,29 +127,17 @@ class AppRequests:
             if not self._running[subject]:
                 del self._running[subject]
 
-    async def _answer(self, call: _AppCall, server_id: str | None, chat_id: str, identity: Identity) -> bytes:
-        handle = self._METHODS[call.method]
-        open_session = await self._server(server_id, chat_id, identity)
-        try:
-            async with asyncio.timeout(_SECONDS), open_session(identity) as session:
-                result = await handle(session, call.params)
-        except RequestError:
-            raise
-        except TimeoutError:
-            raise AppRequestFailed(f"The MCP server did not answer within {_SECONDS:g} seconds.") from None
-        except Exception as error:
-            if (refusal := _refusal_in(error)) is not None:
-                raise refusal from None
-            reference = secrets.token_hex(4)
-            _logger.exception("an MCP server failed at %s; reference %s", call.method, reference)
-            raise AppRequestFailed(f"The MCP server failed; reference {reference}.") from None
-        content = await asyncio.to_thread(_encoded, result)
-        if len(content) > _LARGEST_ANSWER:
-            raise AppRequestFailed(f"The MCP server's answer is larger than {_LARGEST_ANSWER:,} bytes.")
-        return content
+    async def _answer(self, call: AppCall, server_id: str | None, chat_id: str, identity: Identity) -> bytes:
+        agent, name = await self._called(server_id, chat_id, identity)
+        server = server_named(await self._servers_of(agent), name)
+        if server is not None:
+            return await ask_server(call, server, identity)
+        if self._elsewhere is not None:
+            return await self._elsewhere.ask(call, name, identity)
+        raise unreachable(name, "give ChatApp(mcp_servers=…) a server of this name")
 
-    async def _server(self, server_id: str | None, chat_id: str, identity: Identity) -> OpenSession:
-        """Return how to reach the server whose tool was called in the chat."""
+    async def _called(self, server_id: str | None, chat_id: str, identity: Identity) -> tuple[str, str | None]:
+        """Return the agent and the server whose tool was called in the chat."""
         called = {
             (agent, app.get("serverId"))
             for agent, message in await self._store.answers(chat_id, owner=identity.subject)
@@ -146,56 +148,79 @@ class AppRequests:
             raise Unprocessable("No app of this MCP server was shown in this chat.")
         if len(called) > 1 and server_id is None:
             raise Unprocessable("Apps of several MCP servers were shown in this chat; name one with params.serverId.")
-        agent, name = min(called, key=str)
-        servers = await self._servers_of(agent)
-        if name is None and len(servers) == 1:
-            return next(iter(servers.values()))
-        if name is None or name not in servers:
-            _logger.error(
-                "an app of chat %s needs the MCP server %.100r, which the agent does not tell of;"
-                " give ChatApp(mcp_servers=…) a server of this name",
-                chat_id,
-                name,
-            )
-            raise AppRequestFailed("The MCP server of this app cannot be reached.")
-        return servers[name]
+        return min(called, key=str)
 
-    @staticmethod
-    async def _call_tool(session: Any, params: _Json) -> _Json:
-        name, arguments = _text(params, "name"), params.get("arguments", {})
-        if not isinstance(arguments, dict):
-            raise InvalidRequest("params.arguments must be an object")
-        tools = [tool async for tool in _listed(session.list_tools, "tools") if tool.get("name") == name]
-        if not any(is_visible_to(tool.get("_meta"), "app") for tool in tools):
-            raise Unprocessable(f"The app may not call the tool {name[:_NAMES]!r}.")
-        result = _wire(await session.call_tool(name, arguments))
-        if result.get("isError"):
-            _logger.warning("the tool %s, called by an app, failed: %.1000s", name, result.get("content"))
-            return _TOOL_FAILED
-        return _only(result, _RESULT)
 
-    @staticmethod
-    async def _read_resource(session: Any, params: _Json) -> _Json:
-        contents = await _app_contents(session, _uri(params))
-        return {"contents": [{**content, "_meta": {"ui": _ui_meta(content)}} for content in contents]}
+def server_named(servers: Mapping[str, OpenSession], name: str | None) -> OpenSession | None:
+    """Return how to reach a server of an agent; a call that names none is of the only one."""
+    if name is None:
+        return next(iter(servers.values())) if len(servers) == 1 else None
+    return servers.get(name)
 
-    @staticmethod
-    async def _read_app(session: Any, params: _Json) -> _Json:
-        content = (await _app_contents(session, _uri(params)))[0]
-        html = content["text"] if "text" in content else base64.b64decode(content["blob"]).decode()
-        return {"uri": content["uri"], "mimeType": MIME_TYPE, "html": html, "meta": _ui_meta(content)}
 
-    @staticmethod
-    async def _list_resources(session: Any, _params: _Json) -> _Json:
-        resources = [resource async for resource in _listed(session.list_resources, "resources")]
-        return {"resources": [_only(resource, _RESOURCE) for resource in filter(_is_app, resources)]}
+def unreachable(name: str | None, remedy: str) -> AppRequestFailed:
+    """Log that nobody tells of a server, and return the error for the app."""
+    _logger.error("an app needs the MCP server %.100r, which the agent does not tell of; %s", name, remedy)
+    return AppRequestFailed("The MCP server of this app cannot be reached.")
 
-    _METHODS: ClassVar[Mapping[str, Callable[[Any, _Json], Awaitable[_Json]]]] = {
-        "mcp-apps/read-resource": _read_app,
-        "tools/call": _call_tool,
-        "resources/read": _read_resource,
-        "resources/list": _list_resources,
-    }
+
+async def ask_server(call: AppCall, open_session: OpenSession, identity: Identity) -> bytes:
+    """Return the answer of an MCP server as JSON; raise a ``RequestError`` for what an app may not ask."""
+    try:
+        async with asyncio.timeout(SECONDS), open_session(identity) as session:
+            result = await _METHODS[call.method](session, call.params)
+    except RequestError:
+        raise
+    except TimeoutError:
+        raise AppRequestFailed(f"The MCP server did not answer within {SECONDS:g} seconds.") from None
+    except Exception as error:
+        if (refusal := _refusal_in(error)) is not None:
+            raise refusal from None
+        reference = secrets.token_hex(4)
+        _logger.exception("an MCP server failed at %s; reference %s", call.method, reference)
+        raise AppRequestFailed(f"The MCP server failed; reference {reference}.") from None
+    content = await asyncio.to_thread(_encoded, result)
+    if len(content) > _LARGEST_ANSWER:
+        raise AppRequestFailed(f"The MCP server's answer is larger than {_LARGEST_ANSWER:,} bytes.")
+    return content
+
+
+async def _call_tool(session: Any, params: _Json) -> _Json:
+    name, arguments = _text(params, "name"), params.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise InvalidRequest("params.arguments must be an object")
+    tools = [tool async for tool in _listed(session.list_tools, "tools") if tool.get("name") == name]
+    if not any(is_visible_to(tool.get("_meta"), "app") for tool in tools):
+        raise Unprocessable(f"The app may not call the tool {name[:_NAMES]!r}.")
+    result = _wire(await session.call_tool(name, arguments))
+    if result.get("isError"):
+        _logger.warning("the tool %s, called by an app, failed: %.1000s", name, result.get("content"))
+        return _TOOL_FAILED
+    return _only(result, _RESULT)
+
+
+async def _read_resource(session: Any, params: _Json) -> _Json:
+    contents = await _app_contents(session, _uri(params))
+    return {"contents": [{**content, "_meta": {"ui": _ui_meta(content)}} for content in contents]}
+
+
+async def _read_app(session: Any, params: _Json) -> _Json:
+    content = (await _app_contents(session, _uri(params)))[0]
+    html = content["text"] if "text" in content else base64.b64decode(content["blob"]).decode()
+    return {"uri": content["uri"], "mimeType": MIME_TYPE, "html": html, "meta": _ui_meta(content)}
+
+
+async def _list_resources(session: Any, _params: _Json) -> _Json:
+    resources = [resource async for resource in _listed(session.list_resources, "resources")]
+    return {"resources": [_only(resource, _RESOURCE) for resource in filter(_is_app, resources)]}
+
+
+_METHODS: Final[Mapping[str, Callable[[Any, _Json], Awaitable[_Json]]]] = {
+    "mcp-apps/read-resource": _read_app,
+    "tools/call": _call_tool,
+    "resources/read": _read_resource,
+    "resources/list": _list_resources,
+}
 
 
 def _text(params: _Json, key: str, *, is_required: bool = True) -> Any:

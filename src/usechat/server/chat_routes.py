@@ -23,13 +23,16 @@ from usechat.chats.store import ChatStore
 from usechat.chats.transaction import ChatRow, Claim
 from usechat.chats.view import LoadedChat
 from usechat.errors import ChatNotFound, InvalidRequest, StoreUnreachable
+from usechat.pauses.states import Mailbox
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import READABLE_DEPTH, has_finite_numbers, is_deeper, read_json
 from usechat.runs.open_calls import without_signatures
+from usechat.runs.turns import AgentMailboxes
 from usechat.server.apps import AppRequests
 from usechat.server.endpoints import Endpoints
 from usechat.server.file_urls import file_urls, shared_file_urls
 from usechat.server.hooks import Feedback
+from usechat.server.remote_apps import RemoteApps
 from usechat.server.requests import CHAT_ID, Action, ChatRoute, chat_key, read_body
 from usechat.sources import OpenSession
 
@@ -69,7 +72,7 @@ class ChatRoutes:
         self._lists = lists
         self._shares = shares
         self._mcp_servers = mcp_servers
-        self._apps = AppRequests(store, self._servers_of, endpoints.observer)
+        self._apps = AppRequests(store, self._servers_of, endpoints.observer, _remote_apps(endpoints))
 
     def beside_chat(self) -> list[BaseRoute]:
         """Return the routes whose paths are longer than that of a chat, which takes any text and comes after them."""
@@ -256,6 +259,15 @@ class ChatRoutes:
         if not has_finite_numbers(value):
             raise InvalidRequest("the body holds a number that is not finite; the largest is about 1.8e308")
         return value
+
+
+def _remote_apps(endpoints: Endpoints) -> RemoteApps | None:
+    """Return what asks agent processes for apps; ``None`` if the agents are here."""
+    queue: object = endpoints.queue
+    mailbox = endpoints.store
+    if not isinstance(queue, AgentMailboxes) or not isinstance(mailbox, Mailbox):
+        return None
+    return RemoteApps(queue, mailbox)
 
 
 def _file_response(blob: Blob) -> Response:

@@ -29,9 +29,18 @@ from usechat.runs.settings import RELOADS, Settings
 from usechat.server.hooks import FinishFunction, Hooks, title_function
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers, report_start
+from usechat.server.remote_apps import AnsweredApps
 from usechat.server.requests import RequestHeaders
 from usechat.server.turns import RecordedRun, StoredTurns, report_lost
-from usechat.sources import FactorySource, Source, as_source, is_restartable, warn_of_forgetting, warn_of_process_memory
+from usechat.sources import (
+    FactorySource,
+    HasMcpServers,
+    Source,
+    as_source,
+    is_restartable,
+    warn_of_forgetting,
+    warn_of_process_memory,
+)
 from usechat.threads import AgentThreads
 from usechat.turn import TurnContext
 
@@ -152,6 +161,7 @@ class AgentWorker:
         if on_start is not None:
             on_start()
         restartable = is_restartable(self._agent) or is_restartable(self._source)
+        apps = self._answered_apps(source)
         keeping = asyncio.create_task(self._keep_and_sweep(source, restartable), name="usechat worker")
         try:
             await self._take_turns(source, restartable)
@@ -159,7 +169,13 @@ class AgentWorker:
         finally:
             keeping.cancel()
             await asyncio.wait([keeping])
+            await apps.close()
             await self._leave()
+
+    def _answered_apps(self, source: Source) -> AnsweredApps:
+        """Answer what the apps of the agent's tools ask of its MCP servers."""
+        servers = source.mcp_servers() if isinstance(source, HasMcpServers) else {}
+        return AnsweredApps(self._turns, self._turns.runs, servers)
 
     async def _take_turns(self, source: Source, restartable: bool) -> None:
         while not self._stopping.is_set():

@@ -90,6 +90,7 @@ class RedisTurns:
     ) -> None:
         self.runs = runs
         self._key = runs.turns_key(name)
+        self.address = f"agent {name}"
         self._maximum_waiting = maximum_waiting
         self.patience = patience
         self.forwarded_headers = tuple(name.lower() for name in forwarded_headers)
@@ -136,6 +137,12 @@ class RedisTurns:
         waiting, oldest, consumers = await self._run(scripts.TURN_STATISTICS, _GROUP)
         running = {name.decode(): turns for name, turns, _ in consumers}
         return TurnStatistics(waiting, oldest / 1000, running)
+
+    async def agent_process(self) -> str | None:
+        """Return the agent process that has asked for turns last, if that is not longer ago than a lease time."""
+        _, _, consumers = await self._run(scripts.TURN_STATISTICS, _GROUP)
+        living = [(idle, name.decode()) for name, _, idle in consumers if idle < self._idle]
+        return min(living)[1].rpartition(":")[2] if living else None
 
     # For agent processes
 
