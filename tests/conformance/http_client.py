@@ -40,6 +40,8 @@ class View(TypedDict):
     status: str
     error: ErrorDescription | None
     messages: list[Json]
+    queued: list[Json]
+    """Messages that wait until the answer has ended; the newest releases of 7 have a queue."""
     requests: list[Request]
     data: list[Json]
     """What `onData` was told; transient parts are only here."""
@@ -157,17 +159,19 @@ class Browser:
         sends: str = "all",
         workflow: bool = False,
         start_index: int = 0,
+        queues: bool = False,
     ) -> Page:
         """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself.
 
         Chats that name the same `socket` share one WebSocket, to the URL of the first. With `reads=False` nothing of
         an answer is read before `Page.read`. With `sends="one"` the page posts one message instead of all. With
-        `workflow` it goes on by itself after a cut, and resumes at `start_index`.
+        `workflow` it goes on by itself after a cut, and resumes at `start_index`. With `queues` a message waits while
+        an answer arrives.
         """
         name = next(self._names)
         chat = {"release": release, "url": url, "chatId": chat_id, "messages": list(messages)}
         options: dict[str, Json] = {"automatic": automatic, "socket": socket, "reads": reads, "sends": sends}
-        options |= {"workflow": workflow, "startIndex": start_index}
+        options |= {"workflow": workflow, "startIndex": start_index, "queues": queues}
         self.ask("open", page=name, **chat, headers=headers or {}, **options)
         return Page(self, name)
 

@@ -131,6 +131,7 @@ async function open({ page, release, chatId, messages, automatic, reads, ...opti
       ? await workflowOf(release, { chatId, ...options }, record.requests, mayRead)
       : transportOf(ai, options, record.requests, mayRead),
     sendAutomaticallyWhen: automatically(ai, automatic),
+    experimental_queue: options.queues,
     onData: (part) => void record.data.push(structuredClone(part)),
     onToolCall: ({ toolCall }) => void record.toolCalls.push(structuredClone(toolCall)),
     onFinish: ({ message: _, messages: __, ...flags }) => void record.finishes.push(flags),
@@ -150,7 +151,7 @@ function call({ page, method, options }) {
 
 function look({ page }) {
   const { chat, thrown, read, ...seen } = pages.get(page);
-  return { ...seen, status: chat.status, error: described(chat.error ?? thrown), messages: chat.messages };
+  return { ...seen, status: chat.status, error: described(chat.error ?? thrown), messages: chat.messages, queued: chat.experimental_queuedMessages ?? [] };
 }
 
 function read({ page }) {
