@@ -1,14 +1,18 @@
 """`WorkflowChatTransport` of AI SDK 6 and 7 against a real uvicorn: it goes on by itself after each cut."""
 
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.http_client import WITH_APPROVALS, Browser, Page, View, said, text_of
-from tests.conformance.served import Gates, Served, eventually, serving
+from tests.conformance.served import PATIENCE, Gates, Served, eventually, serving
+from tests.redis_server import SERVERS, redis_server
 from usechat import parts
-from usechat.server import ChatApp
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
+from usechat.server import AgentWorker, ChatApp
 from usechat.turn import Turn
 
 GATES = Gates()
@@ -156,3 +160,67 @@ def test_a_run_that_is_lost_is_an_error_that_says_so(browser: Browser, served: S
     assert view["error"]["message"].startswith("The server does not have this answer any more.")
     served.later(0.5).result()
     assert len(gets(page.look())) <= 2  # the transport asks once more before the page tells it of the error
+
+
+class Alternating:
+    """Web processes behind a balancer, which gives each request to the next one."""
+
+    def __init__(self, *apps: ChatApp) -> None:
+        self.apps = apps
+        self._turns = itertools.cycle(apps)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await next(self._turns)(scope, receive, send)
+
+
+async def answer_turns(url: str) -> None:
+    """Be an agent process until this is cancelled."""
+    await AgentWorker(paced, RedisTurns(RedisRuns(url, prefix="tier"), "agents"), version="v1").work(drain=0)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Served]:
+    with redis_server(next(iter(SERVERS))) as redis:
+        stores = [RedisRuns(redis.url, prefix="tier") for _ in range(2)]
+        tiers = {
+            "workers": Alternating(*(ChatApp(paced, runs=RedisRuns(redis.url)) for _ in range(2))),
+            "agents": Alternating(*(ChatApp(RedisTurns(runs, "agents"), runs=runs) for runs in stores)),
+        }
+        with serving(tiers) as running:
+            agents = running.run(answer_turns(redis.url))
+            yield running
+            agents.cancel()
+            for app in itertools.chain(*(tier.apps for tier in tiers.values())):
+                running.run(app.shut_down()).result(PATIENCE)
+
+
+@pytest.mark.parametrize("name", ["workers", "agents"])
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_answer_that_is_cut_twice_goes_on_at_another_process(
+    browser: Browser, shared: Served, release: str, name: str
+) -> None:
+    chat_id = f"shared-{name}-{release}"
+    page = browser.open(release, shared.url(name), chat_id=chat_id, workflow=True)
+    page.send("hi")
+    for times, (so_far, gate) in enumerate([("one ", "one"), ("one two ", "two")], 1):
+        page.until_text(so_far)
+        shared.cut()
+        until_it_went_on(page, times)
+        GATES.open(chat_id, gate)
+    message = page.answer()
+    assert text_of(page.look()) == "one two three"
+    assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "tool-look", "step-start", "text"]
+
+
+@pytest.mark.parametrize("name", ["workers", "agents"])
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_answer_that_another_process_stops_ends_on_the_page(
+    browser: Browser, shared: Served, release: str, name: str
+) -> None:
+    chat_id = f"stopped-{name}-{release}"
+    page = browser.open(release, shared.url(name), chat_id=chat_id, workflow=True)
+    page.send("hi")
+    page.until_text("one ")
+    assert shared.post(f"/{name}/api/chat/{chat_id}/stop") == 204
+    page.answer()
+    assert text_of(page.look()) == "one "
