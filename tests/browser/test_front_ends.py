@@ -1,6 +1,6 @@
-"""Another real front end: ten lines of React."""
+"""Other real front ends: ten lines of React, and a page that reconnects by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from starlette.staticfiles import StaticFiles
 from tests.browser.agent import answer
 from tests.browser.building import EXAMPLES, front_end
 from tests.browser.chatting import expect
-from tests.conformance.served import PATIENCE, serving
+from tests.conformance.served import PATIENCE, Gates, serving
+from usechat.chats import MemoryChats
 from usechat.server import ChatApp
+from usechat.turn import Turn
 
 Serve = Callable[[Path], str]
 
@@ -53,3 +55,39 @@ def test_ten_lines_of_react(context: BrowserContext, serve: Serve) -> None:
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     integration = [line for line in (EXAMPLES / "react-minimal/src/chat.jsx").read_text().splitlines() if line.strip()]
     assert len(integration) <= 14, "ten lines, and braces"
+
+
+GATES = Gates()
+
+
+async def paced(turn: Turn) -> AsyncIterator[str]:
+    """Say three words, waiting behind each until the test lets it go on."""
+    for word in ("one", "two", "three"):
+        yield f"{word} "
+        await GATES.passed(turn, word)
+
+
+def test_a_page_with_the_transport_of_workflows_goes_on_after_cuts_and_a_reload(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    app = FrontEnd(front_end(EXAMPLES / "react-reconnecting", tmp_path / "built"), paced, chats=MemoryChats())
+    with serving({"": app}) as served:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{served.port}/")
+        page.get_by_label("Message").fill("Count")
+        page.get_by_label("Message").press("Enter")
+        chat_id = page.url.partition("chat=")[2]
+        answer = page.get_by_label("assistant")
+        for so_far, word in (("one ", "one"), ("one two ", "two")):
+            expect(answer).to_have_text(so_far)
+            with page.expect_response(lambda response: "startIndex=" in response.url and response.status == 200):
+                served.cut()
+            GATES.open(chat_id, word)
+        expect(answer).to_have_text("one two three ")
+        page.reload()
+        expect(answer).to_have_text("one two three ")
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(answer).to_have_text("one two three ")
+        served.run(app.chats.shut_down()).result(PATIENCE)
