@@ -13,6 +13,7 @@ const waiting = new Set<() => void>();
 const outOfSight = new Set<() => void>();
 let left = AT_ONCE;
 let asked = false;
+let drawsOutOfSight = false;
 
 /**
  * What to draw now: the value, or, if much is to be drawn, what was drawn before, until its turn comes in one of the next
@@ -52,6 +53,14 @@ function useDrawingLater<T>(drawn: RefObject<T | undefined>, value: T, queue: Se
 // Paper shows what is out of sight on the screen, too.
 addEventListener("beforeprint", () => [...waiting, ...outOfSight].forEach((draw) => draw()));
 
+/**
+ * Whether something out of sight was drawn in the last frame. It is lower at first: a browser without scroll anchoring
+ * (WebKit) then scrolls up, and no observer of sizes sees why.
+ */
+export function isDrawingOutOfSight(): boolean {
+  return drawsOutOfSight;
+}
+
 /** Update what is drawn in the next frame, together with what has its turn there: then the page is laid out once. */
 export function inNextFrame(update: () => void): void {
   updates.push(update);
@@ -73,6 +82,7 @@ function askForFrame(): void {
 function drawSome(): void {
   asked = false;
   left = AT_ONCE;
+  drawsOutOfSight = outOfSight.size > 0;
   const end = performance.now() + TIME;
   flushSync(() => updates.splice(0).forEach((update) => update()));
   const queue = waiting.size > 0 ? waiting : outOfSight;
@@ -80,5 +90,5 @@ function drawSome(): void {
     if (queue.delete(draw)) draw();
     if (performance.now() > end) break;
   }
-  if (waiting.size + outOfSight.size > 0) askForFrame();
+  if (waiting.size + outOfSight.size > 0 || drawsOutOfSight) askForFrame();
 }

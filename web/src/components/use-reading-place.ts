@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { useScrollBehavior } from "../use-media";
+import { isDrawingOutOfSight } from "./turns";
 
 /**
  * Where a conversation is read, which is one of three places:
@@ -87,12 +88,14 @@ export function useReadingPlace(question: Question | undefined) {
       const { height, top } = known.current;
       const byHand = performance.now() < touched.current + BY_HAND;
       const isOnTheWay = moving.current !== undefined;
-      const isOurs = !byHand && (isOnTheWay || element.scrollHeight !== height);
+      const isClamped = touched.current < 0 && isDrawingOutOfSight();
+      const isOurs = !byHand && (isOnTheWay || element.scrollHeight !== height || isClamped);
       const step = element.scrollTop - top;
       look();
       clearTimeout(moving.current);
       moving.current = isOurs && isOnTheWay ? endSoon(element) : undefined;
-      if (isOurs || Math.abs(step) <= 1) return;
+      if (isOurs) return keep();
+      if (Math.abs(step) <= 1) return;
       place.current = step > 0 && height - element.scrollTop - element.clientHeight <= NEAR ? "end" : "anywhere";
     };
     const touch = () => (touched.current = performance.now());
