@@ -9,6 +9,8 @@ FUZZ_SECONDS ?= 60
 WAITING := -n $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN) + 1)
 # Debian's packages of the programs that `make test-deploy` starts.
 PROXIES := apache2 caddy curl faketime haproxy nginx-light squid varnish
+# Those that `make test-browsers` starts.
+BROWSERS := firefox-esr webkit2gtk-driver xvfb
 MUTANTS ?= 200
 SEED ?= 1
 KILLS ?= 500
@@ -37,7 +39,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-all test-core test-unit test-npm test-browser test-pythons test-redis test-deploy test-temporal test-quick test-frameworks test-live-frameworks test-live-llama-index test-live-crewai wheel dist release record-frameworks check conformance fuzz kills mutants bench docs docs-serve audit format clean
+.PHONY: help install page demo demo-agent-ops test test-all test-core test-unit test-npm test-browser test-browsers test-pythons test-redis test-deploy test-temporal test-quick test-frameworks test-live-frameworks test-live-llama-index test-live-crewai wheel dist release record-frameworks check conformance fuzz kills mutants bench docs docs-serve audit format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -61,8 +63,8 @@ TEST := install test-core test-unit test-npm test-browser
 test: ## run all tests on this Python and require the coverage: core, unit tests, real npm clients, a real browser
 	@$(STAGES) $(TEST)
 
-test-all: ## do what `make test` does; then run tests of the server over plain ASGI and behind Redis, unit tests on other Pythons, proxies and servers, a Temporal server, live frameworks, and the wheel
-	@$(STAGES) $(TEST) test-pythons test-redis test-deploy test-temporal test-frameworks wheel
+test-all: ## do what `make test` does; then run the core of the page in other browsers, tests of the server over plain ASGI and behind Redis, unit tests on other Pythons, proxies and servers, a Temporal server, live frameworks, and the wheel
+	@$(STAGES) $(TEST) test-browsers test-pythons test-redis test-deploy test-temporal test-frameworks wheel
 
 test-core: $(UV_STAMP) ## run the tests of the core and require its coverage
 	$(RUN) pytest -n auto -m core --cov
@@ -92,6 +94,10 @@ test-redis: install ## run tests of the server with agents behind a queue in Red
 	@if program=$$(command -v redis-server); then set -x; USECHAT_REDIS_SERVER=$$program $(RUN) pytest $(WAITING) \
 		tests/contracts/test_run_stores.py tests/runs/redis -k 'redis and not valkey and not 6.2'; \
 	else echo 'skipped: there is no redis-server on this machine'; fi
+
+test-browsers: install ## run the core of the page in Firefox and WebKit
+	$(call WITH_APT,$(BROWSERS))
+	USECHAT_REQUIRE_PROGRAMS=$(APT_CAN) $(RUN) pytest -n 2 -m browsers
 
 test-deploy: install ## run usechat behind real proxies, on other servers, with a clock that jumps and a full disk
 	$(call WITH_APT,$(PROXIES))

@@ -16,7 +16,9 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).parent
-STAGES: Final = frozenset({"alone", "browser", "core", "deploy", "live", "npm", "once", "stores", "temporal", "unit"})
+STAGES: Final = frozenset(
+    {"alone", "browser", "browsers", "core", "deploy", "live", "npm", "once", "stores", "temporal", "unit"}
+)
 """Every file has one of them."""
 CLASSES: Final = STAGES | {
     "crewai",
@@ -34,6 +36,7 @@ DIRECTORIES: Final = {
     "agent_ops": "unit",
     "agent_ops/access": "stores",
     "browser": "browser",
+    "browsers": "browsers",
     "chats": "unit",
     "check": "core quick",
     "cli": "unit",

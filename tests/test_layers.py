@@ -191,7 +191,7 @@ def test_the_protocol_imports_msgspec_and_the_pure_standard_library_alone(module
 
 def test_the_tests_mirror_the_packages() -> None:
     """A directory of tests is a package of ours, one of its modules, or a suite about all of them."""
-    suites = {"browser", "conformance", "contracts", "deploy"}
+    suites = {"browser", "browsers", "conformance", "contracts", "deploy"}
     rooms = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")} - {Path()}
     packages = {module.parent.relative_to(PACKAGE) for module in MODULES}
     modules = {module.relative_to(PACKAGE).with_suffix("") for module in MODULES}

@@ -50,12 +50,13 @@ def page_served(
     suggestions: tuple[str, ...] = ("hello there",),
     look: Mapping[str, Any] | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
+    around: Callable[[Any], Any] = lambda app: app,
     **more: Any,
 ) -> Iterator[Served]:
     """Serve an agent with the page in front, under the prefix ``/chat``.
 
-    ``look`` is for the settings of the page, ``wrap`` puts something around the app of the chats, and ``more`` is for
-    that app.
+    ``look`` is for the settings of the page, ``wrap`` puts something around the app of the chats, ``around`` puts it
+    around the page, and ``more`` is for the app of the chats.
     """
     settings = Settings(limits=Limits(maximum_file_bytes=200_000, maximum_bytes=400_000))
     chats = ChatApp(agent, metrics=False, settings=settings, **more)
@@ -69,9 +70,8 @@ def page_served(
         share=more.get("share", False),
         **{"inspector": True, **(look or {})},
     )
-    with serving(
-        {"chat": WithPage(wrap(chats), settings=page_settings, authorize=allow_all, directory=directory)}
-    ) as served:
+    page = WithPage(wrap(chats), settings=page_settings, authorize=allow_all, directory=directory)
+    with serving({"chat": around(page)}) as served:
         yield served
         served.run(chats.shut_down()).result(PATIENCE)
 
