@@ -8,7 +8,10 @@ from typing import Any, Final
 
 import httpx2
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from tests.chats.conftest import migrate
 from tests.chats.sharing import SharingServer
 from tests.chats.talking import user
 from tests.server.sockets import Body
@@ -285,11 +288,15 @@ async def test_a_page_of_another_process_sees_how_an_approved_answer_goes_on(
 
 @pytest.fixture
 def start(postgres: str, folder: Path) -> Iterator[Callable[[Settings], SharingServer]]:
-    """Start a process that is known to be dead soon after its death."""
+    """Start a process that is known to be dead soon after its death.
+
+    Its database is its own: the other servers of this module would take over its answers, by other rules.
+    """
     servers: list[SharingServer] = []
+    database = asyncio.run(another_database(postgres, f"deaths_{new_id().lower()}"))
 
     def start_one(settings: Settings) -> SharingServer:
-        servers.append(SharingServer(postgres, folder, settings, lease=6))
+        servers.append(SharingServer(database, folder, settings, lease=6))
         return servers[-1]
 
     yield start_one
@@ -329,6 +336,17 @@ async def test_a_message_after_the_death_of_the_other_process_waits_until_the_ch
                 await answered.rest()
         assert answered.text == "One. Two. Three."
         assert list((await there.loads())["outcomes"].values())[-1] == "finished"
+
+
+async def another_database(url: str, name: str) -> str:
+    """Make a database at the server of another one; return its URL."""
+    engine = create_async_engine(url.replace("postgresql:", "postgresql+asyncpg:"), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text(f'CREATE DATABASE "{name}"'))
+    await engine.dispose()
+    database = url.replace("/postgres?", f"/{name}?")
+    await migrate(database)
+    return database
 
 
 def approved(message: Any) -> Any:
