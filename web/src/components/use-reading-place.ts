@@ -63,6 +63,7 @@ export function useReadingPlace(question: Question | undefined) {
 
   const goToEnd = useCallback(() => {
     place.current = "end";
+    touched.current = -Infinity; // the wheel was turned before that
     goTo(scroller.current!.scrollHeight, behavior);
   }, [goTo, behavior]);
 
