@@ -91,9 +91,9 @@ def test_the_first_message_is_answered_bit_by_bit(chat: Tab) -> None:
 
 def test_markdown_and_code_are_drawn(chat: Tab) -> None:
     chat.ask_and_wait("markdown please")
-    assert chat.text(".message.assistant h1, .message.assistant h2") == "A title"
-    assert chat.text(".message.assistant strong") == "bold"
-    assert chat.count(".message.assistant td") == 2
+    chat.see("A title", ".message.assistant :is(h1, h2)")
+    chat.see("bold", ".message.assistant strong")
+    chat.see("2", ".message.assistant td")
     colours = """() => new Set([...document.querySelectorAll(".message.assistant pre span")]
         .map((word) => getComputedStyle(word).color)).size"""
     eventually(lambda: chat.evaluate(colours) > 2, "the code has colours")
