@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from scripts.generate_docs import ROOT
+from tests.conformance.served import serving
 from tests.open_harness.scripted_models import Script, answering, call
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, default_registry, load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
@@ -36,6 +42,30 @@ def test_an_app_is_legal_for_every_release(usechat_client: Clients, example: Cal
     answer.assert_legal("any")
     assert "hi" in answer.text
     assert len(answer.deltas) > 1
+
+
+def test_a_route_mints_a_token_for_a_page_that_talks_by_voice(
+    example: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    async def mint(request: Request) -> JSONResponse:
+        asked.append((request.headers["authorization"], await request.json()))
+        return JSONResponse({"value": "ek_1", "expires_at": 1_800_000_000}, 200 if len(asked) == 1 else 429)
+
+    app = example("realtime_token.py:app")
+    provider = Starlette(routes=[Route("/realtime/client_secrets", mint, methods=["POST"])])
+    with serving({"v1": provider}) as served, TestClient(app) as page:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{served.port}/v1")
+        answer, refusal = [page.post("/api/realtime/token", json={"sessionConfig": {}}) for _ in range(2)]
+    assert answer.json() == {
+        "token": "ek_1",
+        "url": f"ws://127.0.0.1:{served.port}/v1/realtime?model=gpt-realtime",
+        "expiresAt": 1_800_000_000,
+    }
+    assert asked[0] == ("Bearer sk-1", {"session": {"type": "realtime", "model": "gpt-realtime"}})
+    assert (refusal.status_code, "sk-1" in refusal.text) == (502, False)
 
 
 def test_the_agent_for_a_worker_can_be_resumed_and_stopped(
