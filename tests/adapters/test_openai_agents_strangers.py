@@ -3,11 +3,12 @@
 import asyncio
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, ModelSettings, SQLiteSession, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, RunContextWrapper, SQLiteSession, function_tool, set_tracing_disabled
 from agents.mcp import MCPServerStdio
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from agents.models.openai_responses import OpenAIResponsesModel
@@ -19,6 +20,7 @@ from starlette.routing import Route
 
 from usechat.adapters import openai_agents
 from usechat.adapters.openai_agents import OpenAIAgentsSource
+from usechat.errors import CannotAnswer
 from usechat.server import chat_response
 from usechat.sources import FactorySource
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
@@ -208,3 +210,29 @@ def test_every_release_before_the_next_major_one_may_be_installed() -> None:
     [requirement] = map(Requirement, project["optional-dependencies"]["openai-agents"])
     versions = ["0.23.9", "0.24.0", "0.25.0", "0.99.0", "1.0.0"]
     assert list(requirement.specifier.filter(versions)) == versions[1:4]
+
+
+@dataclass
+class Visitor:
+    name: str
+
+
+def greeting(context: RunContextWrapper[Visitor], _agent: Agent[Visitor]) -> str:
+    return f"Greet {context.context.name}."
+
+
+def test_an_agent_that_needs_a_context_is_refused_without_one() -> None:
+    with ScriptedModel(["Hello."]) as model:
+        client = AsyncOpenAI(base_url=model.openai_url, api_key="none")
+        chat_model = OpenAIChatCompletionsModel("gpt-4o", client)
+        agent = Agent[Visitor](name="clerk", instructions=greeting, model=chat_model)
+        with pytest.raises(CannotAnswer, match="the agent 'clerk' needs a context of the type Visitor with name;"):
+            OpenAIAgentsSource(agent)
+        for source in (
+            OpenAIAgentsSource(agent, context=Visitor("Ada")),
+            OpenAIAgentsSource(agent, options={"context": Visitor("Ada")}),
+        ):
+            assert source.info.name == "clerk"
+        with AgentClient(source) as page:
+            assert page.ask("Hi").text == "Hello."
+        assert "Greet Ada." in str(model.requests[0]["messages"])

@@ -32,13 +32,13 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary
 
 from usechat.adapters import conversation, sub_agents
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, required_fields
 from usechat.adapters.openai import ResponseItems, to_responses
-from usechat.errors import MissingDependency, PublicError, UnknownEvent
+from usechat.errors import CannotAnswer, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.mcp_apps import declared_app, is_visible_to
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -176,6 +176,17 @@ def agent_for(agent: "Agent[Any]", turn: Turn) -> "Agent[Any]":
     return next((each for each in _agents_of(agent) if names[-1:] == [each.name]), agent)
 
 
+def _require_no_context(agent: Any) -> None:
+    """Raise CannotAnswer for an ``Agent[Context]`` whose context cannot be made without fields."""
+    for schema in get_args(getattr(agent, "__orig_class__", None)):
+        if required := required_fields(schema):
+            raise CannotAnswer(
+                f"the agent {agent.name!r} needs a context of the type {schema.__name__} with {', '.join(required)};"
+                " give OpenAIAgentsSource(agent, context=…), or --context MODULE:NAME: a value, or a function of the"
+                " turn that returns it"
+            )
+
+
 class OpenAIAgentsSource(FrameworkSource[Any]):
     """Answers turns with an agent.
 
@@ -190,6 +201,8 @@ class OpenAIAgentsSource(FrameworkSource[Any]):
     context_argument = "context"
 
     def __init__(self, agent: "Agent[Any]", *, options: Options = NO_OPTIONS, context: Any = None) -> None:
+        if context is None and not callable(options) and "context" not in options:
+            _require_no_context(agent)
         super().__init__(options=options, context=context)
         self._agent = agent
         if callable(options):
