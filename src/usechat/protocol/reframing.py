@@ -11,6 +11,7 @@ sending the parts to a new ``MessageStream`` makes framing that is legal for the
 Each block on the wire becomes a separate lane, so that blocks which interleave stay apart.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -20,7 +21,7 @@ from msgspec import UNSET
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
-from usechat.protocol.sse import FrameStream, encode_frames, own_chunks
+from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames, own_chunks
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_settled, is_tool, tool_name, tool_parts_of
 
@@ -466,6 +467,7 @@ class Reframer:
         event_names: bool = False,
     ) -> None:
         self._exact = exact
+        self._decoder = ChunkDecoder(maximum_event_bytes=sys.maxsize)  # however large a chunk is, it was sent
         self._reader = ChunkReader()
         stream = MessageStream(message_id=message_id, sdk=sdk, continues=continues)
         self._frames = FrameStream(stream, event_names=event_names)
@@ -474,8 +476,8 @@ class Reframer:
         self._may_hide_steps = not earlier and not continues
 
     def receive(self, frames: bytes) -> bytes:
-        """Take whole frames of the run, and return those for the other release."""
-        received = own_chunks(frames)
+        """Take frames of the run, split anywhere, and return those for the other release."""
+        received = self._decoder.receive(frames)
         new_parts = [part for chunk in (received if self._exact else compact(received)) for part in self._parts(chunk)]
         if self._earlier and new_parts:
             # The first part is the start of the message; what the message held before comes right behind it.
