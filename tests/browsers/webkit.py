@@ -1,6 +1,7 @@
 """Debian's WebKitGTK in its small browser, driven by WebDriver (commands over HTTP), on a screen in memory."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ def running_webkit(directory: Path) -> Iterator[OpenDriver]:
         try:
             with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
                 eventually(lambda: _listens(client), "WebKit's driver listens")
-                yield partial(_opened, client)
+                yield partial(_opened, client, process)
         finally:
             process.terminate()
             process.wait(PATIENCE)
@@ -99,10 +100,20 @@ def _listens(client: httpx2.Client) -> bool:
 
 
 @contextmanager
-def _opened(client: httpx2.Client) -> Iterator[WebKitTab]:
+def _opened(client: httpx2.Client, driver: "subprocess.Popen[bytes]") -> Iterator[WebKitTab]:
     session = _value(client.post("/session", json={"capabilities": {}}))["sessionId"]
-    yield WebKitTab(client, session)
-    _value(client.delete(f"/session/{session}"))
+    try:
+        yield WebKitTab(client, session)
+    finally:
+        _kill_browser(driver)  # it would close when a page is drawn, and one of a long chat is drawn for long
+        _value(client.delete(f"/session/{session}"))
+
+
+def _kill_browser(driver: "subprocess.Popen[bytes]") -> None:
+    """End the browser of the only session of a driver."""
+    for children in Path(f"/proc/{driver.pid}/task").glob("*/children"):
+        for process in children.read_text().split():
+            os.kill(int(process), signal.SIGKILL)
 
 
 @contextmanager
