@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -103,11 +104,22 @@ def uvicorn_process(
     try:
         eventually(lambda: all(line in log.read_text() for line in _READY), "it starts")
         [url] = re.findall(r"running on (https?://\S+)", log.read_text())
+        eventually(lambda: accepts(url), "it listens")  # a worker says that it is ready, and listens then
         yield process, url
         assert not is_quiet or not re.search("Traceback|ERROR|WARNING", log.read_text())
     finally:
         process.kill()
         process.wait()
+
+
+def accepts(url: str) -> bool:
+    """Tell whether somebody listens at a URL."""
+    address = httpx2.URL(url)
+    try:
+        socket.create_connection((address.host, address.port or 0), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 class Stream:
