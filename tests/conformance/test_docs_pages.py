@@ -16,6 +16,8 @@ import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, type
 import { useEffect } from "react";
 
 declare const chatId: string, id: string, sessionId: string, token: string, history: UIMessage[];
+declare const part: { approval: { id: string } };
+declare const addToolApprovalResponse: ReturnType<typeof useChat>["addToolApprovalResponse"];
 declare const message: UIMessage<unknown, { weather: { city: string; celsius: number } }>;
 declare const load: (id: string) => Promise<UIMessage[]>;
 declare const loadChat: (id: string) => Promise<{ messages: UIMessage[]; running: { messageId: string } | null }>;
