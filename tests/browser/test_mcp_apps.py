@@ -16,11 +16,12 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from tests.browser import app_server
-from tests.browser.building import HERE, install
+from tests.browser.building import HERE, front_end, install
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.chromium import NODE
 from tests.browser.conftest import OpenPage, page_served
 from tests.browser.test_access import serious_findings
+from tests.browser.test_front_ends import FrontEnd
 from tests.browser.test_stored_chats import everyone_is_ada
 from tests.conformance.served import PATIENCE, Served, eventually, serving
 from tests.server.process import serve_process
@@ -31,6 +32,8 @@ from usechat.server.requests import allow_all
 from usechat.turn import Turn
 
 ASSISTANT_UI: Final = HERE / "assistant-ui"
+RESULT: Final = {"content": [{"type": "text", "text": "4 degrees"}], "structuredContent": {"celsius": 4}}
+"""What the server answers, as it is: assistant-ui hands an output to the app without a change."""
 INITIALIZED: Final = "310px"
 """The height that the map asks for once it knows its host."""
 
@@ -42,7 +45,7 @@ async def agent(turn: Turn) -> AsyncIterator[Any]:
         return
     app = McpApp(f"ui://weather/{turn.text.removeprefix('show ')}", server="weather")
     yield ToolCall("c1", "forecast", {"city": "Oslo"}, app=app)
-    yield ToolResult("c1", {"celsius": 4})
+    yield ToolResult("c1", RESULT)
     yield "Mild."
 
 
@@ -290,6 +293,31 @@ def test_the_remote_host_of_assistant_ui_uses_the_route_as_it_is(with_apps: Serv
         "The app may not call the tool 'forget'.",
         "An app reads only resources that begin with ui://, not 'file:///etc/passwd'.",
     ]
+
+
+SANDBOX_OF_ASSISTANT_UI: Final = "https://*.scf.auiusercontent.com/**"
+"""Where `safe-content-frame` shows what it is given: a page of the makers of assistant-ui, which no package ships."""
+
+
+def test_assistant_ui_shows_an_app_that_calls_its_server(context: BrowserContext, tmp_path: Path) -> None:
+    shim = (app_server.APPS / "assistant-ui-shim.html").read_text()
+    context.route(SANDBOX_OF_ASSISTANT_UI, lambda route: route.fulfill(body=shim, content_type="text/html"))
+    servers = {"weather": lambda _identity: Client(app_server.server)}
+    files = front_end(ASSISTANT_UI, tmp_path / "built")
+    front = FrontEnd(files, agent, chats=MemoryChats(), authorize=everyone_is_ada, mcp_servers=servers)
+    with serving({"": front}) as served:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{served.port}/?chat=aui")
+        page.get_by_label("Message").fill("show map")
+        page.get_by_label("Message").press("Enter")
+        place = page.locator("[data-mcp-app-resource='ui://weather/map']")
+        app = place.frame_locator("iframe")
+        expect(app.get_by_text("4 degrees")).to_be_visible()
+        expect(place).to_have_css("height", INITIALIZED)
+        app.get_by_role("button", name="Refresh").click()
+        expect(app.get_by_text("14 degrees")).to_be_visible()
+        assert app_server.calls == ["refresh"]
+        served.run(front.chats.shut_down()).result(PATIENCE)
 
 
 def test_a_page_without_a_sandbox_shows_the_call_alone(open_page: OpenPage) -> None:

@@ -1,9 +1,13 @@
 import { useChat } from "@ai-sdk/react";
 import {
   AssistantRuntimeProvider,
+  AuiConfig,
   ComposerPrimitive,
+  McpAppRenderer,
+  McpAppsRemoteHost,
   MessagePrimitive,
   ThreadPrimitive,
+  Tools,
   useAuiState,
 } from "@assistant-ui/react";
 import { useAISDKRuntime, useChatRuntime } from "@assistant-ui/react-ai-sdk";
@@ -13,10 +17,13 @@ import { createRoot } from "react-dom/client";
 const chat = new URLSearchParams(location.search).get("chat");
 const sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithApprovalResponses;
 
-/** The chat that the address names, on the AI SDK's hook. */
+const mcpApp = McpAppRenderer({ host: McpAppsRemoteHost({ url: `/api/chat/${chat}/apps` }) });
+const withApps = AuiConfig({ tools: Tools({ mcpApp }) });
+
+/** The chat that the address names, on the AI SDK's hook, with the apps of its tools. */
 function NamedChat() {
   const runtime = useAISDKRuntime(useChat({ id: chat, resume: true, sendAutomaticallyWhen }));
-  return <Thread runtime={runtime} />;
+  return <Thread runtime={runtime} config={withApps} />;
 }
 
 /** A new chat, to which assistant-ui gives an id. */
@@ -24,9 +31,9 @@ function NewChat() {
   return <Thread runtime={useChatRuntime({ sendAutomaticallyWhen })} />;
 }
 
-function Thread({ runtime }) {
+function Thread({ runtime, config }) {
   return (
-    <AssistantRuntimeProvider runtime={runtime}>
+    <AssistantRuntimeProvider runtime={runtime} config={config}>
       <ThreadPrimitive.Root>
         <ThreadPrimitive.Viewport>
           <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
@@ -63,10 +70,17 @@ function AssistantMessage() {
   return (
     <MessagePrimitive.Root asChild>
       <section data-role="assistant">
-        <MessagePrimitive.Parts components={{ Text, Reasoning, File, tools: { Fallback: Tool } }} />
+        <MessagePrimitive.Parts>{({ part }) => part.toolUI ?? <Part part={part} />}</MessagePrimitive.Parts>
       </section>
     </MessagePrimitive.Root>
   );
+}
+
+const drawnBy = { text: Text, reasoning: Reasoning, file: File, "tool-call": Tool };
+
+function Part({ part }) {
+  const Drawn = drawnBy[part.type];
+  return Drawn && <Drawn {...part} />;
 }
 
 function Text({ text }) {
