@@ -204,7 +204,7 @@ def _shared_view(page: Page) -> None:
 
 def _all_cards(page: Page) -> None:
     page.get_by_role("group", name="Suggestions").get_by_role("button", name="more").click()
-    expect(page.get_by_text("Ask me with a form")).to_be_visible()
+    expect(page.get_by_text("Suggest something for Sunday")).to_be_visible()
 
 
 STATES: Final[Mapping[str, Show]] = {

@@ -8,12 +8,13 @@ import pytest
 from tests.demo.asking import answered, cited, data, texts, tools, user
 from usechat.demo.app import SUGGESTIONS
 from usechat.demo.show import SCENES
+from usechat.demo.survival import kill_server
 from usechat.documentation import documentation
-from usechat.errors import StreamFailed
+from usechat.errors import PublicError
 
 pytestmark = pytest.mark.quick
 
-WEEKEND, SURVIVAL, TEAM, FLOW, FORM, FILES, VERSIONS = SCENES
+WEEKEND, TEAM, FLOW, FORM, FILES, VERSIONS = SCENES
 
 
 def answer_of(message: dict[str, Any], tool: str, **fields: Any) -> dict[str, Any]:
@@ -68,11 +69,12 @@ async def test_the_first_scene_ends_with_a_chart_sources_and_its_code(approved: 
     assert len(cited(message)) == 2
     assert "ApprovalRequest(booking, booking)" in code_of(message)
     assert "turn.approvals" in code_of(message)
+    assert "turn.step(" in code_of(message)
 
 
 async def test_a_scene_leads_to_the_next_one() -> None:
     message = await weekend(approved=True)
-    assert data(message)["data-suggestions"] == [f"Next: Kill the server | {SURVIVAL}"]
+    assert data(message)["data-suggestions"] == [f"Next: Several agents | {TEAM}"]
 
 
 async def test_the_last_scene_leads_to_questions_that_are_answered() -> None:
@@ -124,8 +126,9 @@ async def test_another_version_says_something_else() -> None:
 
 
 async def test_a_server_that_nobody_starts_again_is_not_killed() -> None:
-    with pytest.raises(StreamFailed, match="this one was not killed"):
-        await answered(user(SURVIVAL), chat="survival")
+    assert tools(await weekend(approved=True)).keys() == {"tool-get_weather", "tool-find_trains", "tool-book_seats"}
+    with pytest.raises(PublicError, match="this one was not killed"):
+        await kill_server()
 
 
 async def test_a_scene_that_is_played_again_makes_calls_of_its_own() -> None:

@@ -16,7 +16,7 @@ HELP: Final = "show what a chat can do, and answer questions about usechat"
 _DESCRIPTION: Final = """\
 Serve a show of what a chat can do, scene by scene, with the Python behind each, on the chat page. Other messages are
 answered from the documentation of usechat. The demo works offline and without an API key: its agents follow a script,
-unless you name a real model with --model. In one scene the server is killed: the command starts it again.
+unless you name a real model with --model. If you let a scene kill the server, the command starts it again.
 """
 _EPILOG: Final = """\
 exit code: 2 if the port is in use, the page is not built, or the model cannot be used; the error says which.

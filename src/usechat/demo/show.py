@@ -16,10 +16,11 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from usechat import Turn, current_turn
-from usechat.demo.survival import kill_server, pack
+from usechat.demo.survival import is_restarted, kill_server, pack
 from usechat.errors import UnknownOutcome
 from usechat.ids import new_id
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, default_registry, load_flow
@@ -36,6 +37,7 @@ from usechat.parts import (
     ToolResult,
 )
 from usechat.transports import FunctionSource, TurnContext
+from usechat.ui_messages import tool_name, tool_parts_of
 
 __all__ = ["PACE", "SCENES", "Scene", "Show", "drinks", "menu", "snacks"]
 
@@ -45,7 +47,7 @@ PACE: Final = 0.05
 Said = AsyncIterator[str | Part]
 
 
-# The weekend: reasoning, two tools at once, an approval, a chart, sources.
+# The weekend: reasoning, two tools at once, an approval, a chart, sources, a reload, and the end of the server.
 
 
 async def get_weather(city: str) -> Any:
@@ -76,7 +78,7 @@ async def _weekend(_turn: Turn) -> Said:
     yield ApprovalRequest(booking, booking)
 
 
-async def _weekend_after_approval(turn: Turn) -> Said:
+async def _weekend_after_booking(turn: Turn) -> Said:
     [answer] = turn.approvals
     if answer.approved:
         yield ToolResult(answer.approval_id, await book_seats("8:30"))
@@ -89,6 +91,28 @@ async def _weekend_after_approval(turn: Turn) -> Said:
     yield "Now **reload the page**: this answer goes on while I plan your Saturday.\n\n"
     for hour, plan in saturday.items():
         yield f"- **{hour}** {plan}\n"
+    if is_restarted():
+        kill = new_id()
+        yield "\nShall I **kill the server**, too, while I pack? This answer goes on even then."
+        yield ToolCall(kill, "kill_the_server", {"signal": "kill -9"})
+        yield ApprovalRequest(kill, kill)
+
+
+async def _weekend_after_kill(turn: Turn) -> Said:
+    [answer] = turn.approvals
+    if not answer.approved:
+        yield ToolDenied(answer.approval_id)
+        yield "Then it lives, and nothing is packed."
+        return
+    for thing in ("Passports", "Sunglasses", "A book"):
+        yield f"- {await turn.step('pack', pack, thing)}\n"  # stored: not called again
+    yield f"- Now `kill -9 {await turn.step('victim', os.getpid)}`, in the middle of "
+    with contextlib.suppress(UnknownOutcome):  # the process died in this step
+        await turn.step("kill", kill_server)
+    yield f"this sentence, and process {os.getpid()} ends it.\n"
+    yield f"- {await turn.step('pack', pack, 'The tickets')}\n"
+    yield ToolResult(answer.approval_id, f"Process {os.getpid()} has taken over")
+    yield "Nothing was packed twice: what the first process did [is stored](docs/survive.md#answers-that-survive)."
 
 
 forecast: Final = {
@@ -109,21 +133,6 @@ saturday: Final = {
     "23:30": "Back to the hotel, on foot and downhill, which in Lisbon you have to earn first.",
 }
 """Long enough to reload the page meanwhile."""
-
-
-# The answer that survives.
-
-
-async def _survive(turn: Turn) -> Said:
-    for thing in ("Passports", "Sunglasses", "A book"):
-        yield f"- {await turn.step('pack', pack, thing)}\n"  # stored: not called again
-    yield f"- Now `kill -9 {await turn.step('victim', os.getpid)}`, in the middle of "
-    with contextlib.suppress(UnknownOutcome):  # the process died in this step
-        await turn.step("kill", kill_server)
-    yield f"this sentence, and process {os.getpid()} ends it.\n"
-    for thing in ("A camera", "The tickets"):
-        yield f"- {await turn.step('pack', pack, thing)}\n"
-    yield "\nNothing was packed twice: what the first process did is stored."
 
 
 # Several agents, a flow, a form, files, versions.
@@ -197,13 +206,14 @@ async def _versions(_turn: Turn) -> Said:
 class Scene(NamedTuple):
     """A scene: its name on the page, what plays it, and the section of the documentation that says more.
 
-    ``after`` plays on when the visitor has answered; without ``play`` it is the flow. ``code`` follows their source.
+    ``after`` plays on when the visitor has answered the call of a tool, by the tool; without ``play`` it is the flow.
+    ``code`` follows their source.
     """
 
     name: str
     section: str
     play: Callable[[Turn], Said] | None = None
-    after: Callable[[Turn], Said] | None = None
+    after: Mapping[str, Callable[[Turn], Said]] = MappingProxyType({})
     code: str = ""
 
 
@@ -229,11 +239,15 @@ app = ChatApp(agent, chats=SqlChats("chats.db"))  # or: usechat serve my_app:age
 """
 
 SCENES: Final[Mapping[str, Scene]] = {
-    "Plan my weekend in Lisbon": Scene("A weekend", "tools.md#approvals", _weekend, _weekend_after_approval),
-    "Pack my bag, and kill the server meanwhile": Scene("Kill the server", "survive.md#answers-that-survive", _survive),
+    "Plan my weekend in Lisbon": Scene(
+        "A weekend",
+        "tools.md#approvals",
+        _weekend,
+        {"book_seats": _weekend_after_booking, "kill_the_server": _weekend_after_kill},
+    ),
     "Let two agents work at once": Scene("Several agents", "parts.md#parts-what-an-agent-can-send", _team),
     "Plan a party with a flow": Scene("A flow", "open-harness.md", code=_FLOW),
-    "Ask me with a form": Scene("A form", "tools.md#an-mcp-server-asks", _form, _form_after_answer),
+    "Ask me with a form": Scene("A form", "tools.md#an-mcp-server-asks", _form, {"interrupt": _form_after_answer}),
     "Make me an image and a table": Scene("Files", "files.md#what-the-agent-makes", _files),
     "Suggest something for Sunday": Scene("Versions of an answer", "chats.md", _versions, code=_STORED),
 }
@@ -262,8 +276,7 @@ class Show:
         await source.drive(context)
 
     async def _play(self, scene: Scene, turn: Turn) -> Said:
-        answered = bool(turn.approvals or turn.tool_outputs)
-        play = scene.after if scene.after and answered else scene.play
+        play = scene.after.get(_answered_tool(turn), scene.play)
         assert play is not None, "the flow is driven"
         item: str | Part = ""
         async for item in play(turn):
@@ -272,6 +285,13 @@ class Show:
         if not isinstance(item, (ApprovalRequest, ToolCall)):  # otherwise it waits for the visitor
             for part in _ending(turn.text):
                 yield part
+
+
+def _answered_tool(turn: Turn) -> str:
+    """Return the tool whose call the visitor has answered last; empty if none in this turn."""
+    answered = {each.tool_call_id for each in turn.approvals} | {each.tool_call_id for each in turn.tool_outputs}
+    calls = [part for message in turn.messages for part in tool_parts_of(message)]
+    return next((tool_name(call) for call in reversed(calls) if call["toolCallId"] in answered), "")
 
 
 async def _at_pace(item: str | Part, pace: float) -> Said:
@@ -288,7 +308,7 @@ async def _at_pace(item: str | Part, pace: float) -> Said:
 def _ending(message: str) -> tuple[str, Data]:
     """Return what follows a scene: the Python behind it, and the way on."""
     scene = SCENES[message]
-    functions = [function for function in (scene.play, scene.after) if function is not None]
+    functions = [function for function in (scene.play, *scene.after.values()) if function is not None]
     code = "\n\n".join(map(_shown, functions)) + scene.code
     text = f"\n\nThe Python behind it ([documentation](docs/{scene.section})):\n\n```python\n{code.rstrip()}\n```"
     messages = list(SCENES)

@@ -22,13 +22,20 @@ from typing import Any, Final, NoReturn
 from usechat.cli import main
 from usechat.errors import PublicError
 
-__all__ = ["kill_server", "pack", "serve_and_restart"]
+__all__ = ["is_restarted", "kill_server", "pack", "serve_and_restart"]
 
 _PROCESSES: Final[Any] = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 _NEEDED: Final = ("usechat.demo.app", "usechat.server", "sqlalchemy.ext.asyncio", "alembic.command", "uvicorn")
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _KILLED: Final = -_KILL if os.name == "posix" else int(_KILL)
 """The exit code of a process that was killed."""
+_CHILD: Final = "usechat demo"
+"""The name of a process that is started again when it was killed."""
+
+
+def is_restarted() -> bool:
+    """Tell whether this process is started again when it is killed."""
+    return multiprocessing.current_process().name == _CHILD
 
 
 async def pack(thing: str) -> str:
@@ -39,7 +46,7 @@ async def pack(thing: str) -> str:
 
 async def kill_server() -> None:
     """Kill this process, which has no time to say goodbye."""
-    if multiprocessing.parent_process() is None:
+    if not is_restarted():
         raise PublicError("Only `usechat demo` starts its server again, so this one was not killed.")
     await asyncio.sleep(1)  # the page has shown what was said before
     os.kill(os.getpid(), _KILL)
@@ -63,7 +70,7 @@ def serve_and_restart(arguments: Sequence[str], *, port: int, shows_page: bool) 
 
 def _run(command: Sequence[str]) -> int:
     """Run a command in a child to its end; after a signal to this process, end it first."""
-    child = _PROCESSES.Process(target=_serve, args=(command,))
+    child = _PROCESSES.Process(target=_serve, name=_CHILD, args=(command,))
     child.start()
     try:
         child.join()
