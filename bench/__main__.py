@@ -21,6 +21,7 @@ from bench.results import Results
 from bench.rounds import say
 from bench.server import report as server_report
 from bench.server.client import NoCompiler, library
+from bench.server.exact import measure_exact
 from bench.server.measure import QUICK, Plan, measure_all
 from bench.server.people import measure_people
 from bench.server.pipeline import measure_pipeline
@@ -63,13 +64,14 @@ def run_server(*, quick: bool) -> ServerResults:
     others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
     stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
+    exact = measure_exact(deltas=100, rounds=1, least=0) if quick else measure_exact()
     turns = measure_turns(turns=5, rounds=1) if quick else measure_turns()
     people = measure_people(people=2, period=3, turns=1) if quick else measure_people()
     starts = measure_starts(rounds=1) if quick else measure_starts()
     contestants, redis, external = measure_all(QUICK if quick else Plan())
     conditions = circumstances(_SERVER_PACKAGES)
     return ServerResults(
-        conditions, others.share(), pipeline, contestants, redis, external, stalled, turns, people, starts
+        conditions, others.share(), pipeline, contestants, redis, external, stalled, exact, turns, people, starts
     )
 
 

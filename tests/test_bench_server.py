@@ -15,6 +15,7 @@ from bench.machine import Circumstances
 from bench.server import client as load_client
 from bench.server.client import Client
 from bench.server.contestants import BARE, NODE, OURS, OURS_EXTERNAL, OURS_REDIS, REDIS_VARIABLE, contestants
+from bench.server.exact import Exact, Merged, keep, measure_exact
 from bench.server.load import FLOOD_COUNT, Load
 from bench.server.measure import QUICK, External, Figures, Paced, Redis, measure, measure_external, measure_redis
 from bench.server.people import People, measure_people
@@ -24,6 +25,7 @@ from bench.server.profile import allocations, times
 from bench.server.report import (
     capacity,
     crowd_table,
+    exact_sentence,
     external_table,
     flood_table,
     goal_list,
@@ -38,6 +40,8 @@ from bench.server.stalled import Stalled, measure_stalled
 from bench.server.starts import HELP, IMPORT, READY, READY_WITH_CHATS, measure_starts
 from bench.server.turns import BY_HAND, CHAT_APP, POSTGRES, SERVE, SQLITE, measure_turns
 from tests.server.process import eventually
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.sse import ShortenedFrames, encode_frames
 
 pytestmark = pytest.mark.once
 
@@ -67,6 +71,7 @@ def results_of(
     pipeline: float,
     external_late: float,
     stalled: float,
+    exact: float,
     turn: float,
     people: float,
     start: float,
@@ -85,6 +90,7 @@ def results_of(
         Redis(shared, crowd(2), {1: 1.0, 100: redis_rate}, shared, crowd(2), [redis_held], [900, 1000]),
         External(external, crowd(2)),
         Stalled(20, 8.0, 4.0, stalled),
+        Exact(20_000, 1_100_000, 113_000, round(40_000 * exact), 3.0, 3.0 + 10 * exact, 28.5),
         {BY_HAND: 0.5, CHAT_APP: turn, SERVE: turn, SQLITE: 3 * turn, POSTGRES: 4 * turn},
         People(100, 10, people, 0.02),
         {IMPORT: start, HELP: start, READY: start, READY_WITH_CHATS: start},
@@ -100,6 +106,7 @@ GOOD = results_of(
     pipeline=1.5,
     external_late=24,
     stalled=4.0,
+    exact=1.0,
     turn=1.0,
     people=0.06,
     start=0.065,
@@ -113,6 +120,7 @@ BAD = results_of(
     pipeline=1.6,
     external_late=25,
     stalled=4.1,
+    exact=1.01,
     turn=1.01,
     people=0.0602,
     start=0.721,
@@ -255,6 +263,8 @@ def test_a_run_that_meets_every_goal() -> None:
         "- met: agents in another process, 300 streams: adds less than 5 ms to the p50: 4.8 ms",
         "- met: agents in another process, 300 streams: adds less than 25 ms to the p99: 24.0 ms",
         "- met: 20 stalled readers of a run of 8 MB, with it, take its size once at most: 1.00x",
+        "- met: exact chunks: the length of a delta takes at most 2 bytes: 2.00",
+        "- met: exact chunks: at most 0.5 µs of CPU more a delta: 0.50 µs",
         "- met: a turn costs at most 2x a route written by hand (usechat: ChatApp): 2.00x",
         "- met: a turn costs at most 2x a route written by hand (usechat serve, chats in memory): 2.00x",
         "- met: a turn costs at most 3 ms of CPU (usechat serve, chats in SQLite): 3.00 ms",
@@ -269,7 +279,7 @@ def test_a_run_that_meets_every_goal() -> None:
 
 def test_a_run_that_misses_every_goal() -> None:
     lines = goal_list(BAD).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["- MISSED"] * 26
+    assert [line.partition(":")[0] for line in lines] == ["- MISSED"] * 28
 
 
 def test_a_crowd_whose_deltas_are_missing_is_not_held() -> None:
@@ -306,6 +316,14 @@ def test_tables_of_ours_in_other_shapes() -> None:
     assert external_table(GOOD).splitlines()[2].endswith("|         20.0 |    25% |")
     assert stalled_sentence(GOOD) == (
         "An answer of 8 MB takes 4.0 MB of memory; 20 readers that resume it and take nothing add 4.0 MB."
+    )
+
+
+def test_what_exact_chunks_cost_is_said_of_one_run() -> None:
+    assert exact_sentence(GOOD) == (
+        "A run of 20,000 deltas has 1,100 KB as it was sent, and 113 KB as it is kept; the lengths of its deltas add"
+        " 40 KB. To keep it takes 13.0 ms of CPU with the lengths and 3.0 ms without; to send its second half to a"
+        " client that goes on there, 28.5 ms."
     )
 
 
@@ -354,6 +372,18 @@ def test_twenty_stalled_readers_and_the_run_take_its_size_once_at_most() -> None
     assert (measured.readers, measured.answer) == (20, 4.0)
     assert measured.log < 2, "the log is in a file"
     assert measured.log + measured.added < 4
+
+
+def test_the_lengths_of_deltas_are_measured_beside_a_log_without_them() -> None:
+    measured = measure_exact(deltas=300, rounds=1, least=0)
+    assert measured.deltas == 300
+    assert measured.sent > 5 * measured.compact
+    assert 290 < measured.lengths < 310
+    assert min(measured.merged, measured.kept, measured.resumed) > 0
+    pieces = [encode_frames([TextDeltaChunk("t1", "one "), TextDeltaChunk("t1", "two ")])] * 2
+    with_lengths, without = keep(ShortenedFrames, pieces), keep(Merged, pieces)
+    assert bytes(with_lengths) == bytes(without)
+    assert (len(with_lengths.cuts), len(without.cuts)) == (3, 0)
 
 
 def test_a_turn_is_measured_beside_a_route_that_is_written_by_hand() -> None:

@@ -30,6 +30,8 @@ def report(results: ServerResults) -> str:
             external_table(results),
             "## Readers that take nothing",
             stalled_sentence(results),
+            "## Clients that go on at an exact chunk",
+            exact_sentence(results),
             "## What a turn costs (two deltas, one connection)",
             turns_table(results),
             "## People who chat",
@@ -139,6 +141,18 @@ def stalled_sentence(results: ServerResults) -> str:
     return (
         f"An answer of {stalled.answer:.0f} MB takes {stalled.log:.1f} MB of memory; {stalled.readers} readers that"
         f" resume it and take nothing add {stalled.added:.1f} MB."
+    )
+
+
+def exact_sentence(results: ServerResults) -> str:
+    """Say what it costs to keep the exact chunks of a run, and to send its second half again."""
+    exact = results.exact
+    return (
+        f"A run of {exact.deltas:,} deltas has {exact.sent / 1000:,.0f} KB as it was sent, and"
+        f" {exact.compact / 1000:,.0f} KB as it is kept; the lengths of its deltas add"
+        f" {exact.lengths / 1000:,.0f} KB. To keep it takes {exact.kept:.1f} ms of CPU with the lengths and"
+        f" {exact.merged:.1f} ms without; to send its second half to a client that goes on there,"
+        f" {exact.resumed:.1f} ms."
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from bench.machine import Circumstances
 from bench.results import Goal
 from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
+from bench.server.exact import Exact
 from bench.server.measure import External, Figures, Redis
 from bench.server.people import People
 from bench.server.stalled import Stalled
@@ -29,6 +30,7 @@ class ServerResults(msgspec.Struct, frozen=True):
     redis: Redis
     external: External
     stalled: Stalled
+    exact: Exact
     turns: dict[str, float]
     """Milliseconds of processor time that a short turn costs, by server."""
     people: People
@@ -78,6 +80,7 @@ def goals(results: ServerResults) -> list[Goal]:
         *_redis_goals(results.redis),
         *_external_goals(results.external),
         _stalled_goal(results.stalled),
+        *_exact_goals(results.exact),
         *_turn_goals(results.turns),
         _people_goal(results.people),
         *_start_goals(results.starts),
@@ -99,6 +102,15 @@ def _stalled_goal(stalled: Stalled) -> Goal:
     text = f"{stalled.readers} stalled readers of a run of {stalled.answer:.0f} MB, with it, take its size once at most"
     times = (stalled.log + stalled.added) / stalled.answer
     return Goal(text, f"{times:.2f}x", times <= 1)
+
+
+def _exact_goals(exact: Exact) -> list[Goal]:
+    """Judge what it costs that clients can go on at an exact chunk."""
+    each = exact.lengths / exact.deltas
+    return [
+        Goal("exact chunks: the length of a delta takes at most 2 bytes", f"{each:.2f}", each <= 2),
+        Goal("exact chunks: at most 0.5 µs of CPU more a delta", f"{exact.added:.2f} µs", exact.added <= 0.5),
+    ]
 
 
 def _turn_goals(turns: dict[str, float]) -> list[Goal]:
