@@ -49,6 +49,13 @@ def test_classes_are_those_of_files_and_not_of_single_tests() -> None:
     assert [path for path in FILES if decorator.search(path.read_text(encoding="utf-8"))] == []
 
 
+def test_no_file_that_drives_a_browser_has_coroutines() -> None:
+    """The loop of Playwright runs in the thread of the tests: a test that is a coroutine fails behind it."""
+    coroutine = re.compile(r"^ *async def test_", re.MULTILINE)
+    driving = [path for path in FILES if classes_of(path) & {"browser", "browsers", "alone"}]
+    assert [path for path in driving if coroutine.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize(
     ("name", "classes"),
     [
