@@ -44,122 +44,10 @@ async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
     yield "two"
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving({"paced": ChatApp(paced), "asking": ChatApp(asking)}) as running:
-        yield running
-
-
-def gets(view: View) -> list[Any]:
-    return [request for request in view["requests"] if request["method"] == "GET"]
-
-
-def until_it_went_on(page: Page, times: int) -> None:
-    page.until(lambda view: [request["status"] for request in gets(view)] == [200] * times)
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_answer_that_is_cut_twice_is_the_same(browser: Browser, served: Served, release: str) -> None:
-    chat_id = f"cuts/{release}"
-    page = browser.open(release, served.url("paced"), chat_id=chat_id, workflow=True)
-    page.send("hi")
-    for times, (so_far, name) in enumerate([("one ", "one"), ("one two ", "two")], 1):
-        page.until_text(so_far)
-        served.cut()
-        until_it_went_on(page, times)
-        GATES.open(chat_id, name)
-    message = page.answer()
-    assert text_of(page.look()) == "one two three"
-    assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "tool-look", "step-start", "text"]
-    assert len(page.look()["messages"]) == 2
-    assert page.look()["requests"][0]["body"]["id"] == chat_id
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_answer_that_ended_while_nobody_was_connected_is_read_to_its_end(
-    browser: Browser, served: Served, release: str
-) -> None:
-    chat_id = f"ended-{release}"
-    page = browser.open(release, served.url("paced"), chat_id=chat_id, workflow=True, reads=False)
-    page.send("hi")
-    page.until(lambda view: [request["status"] for request in view["requests"]] == [200])
-    for name in ("one", "two"):
-        GATES.open(chat_id, name)
-    ended = browser.open(release, served.url("paced"), chat_id=chat_id, messages=[said("user", "hi")])
-    eventually(lambda: _is_idle(ended), "the run has ended")
-    served.cut()
-    page.read()
-    page.answer()
-    assert text_of(page.look()) == "one two three"
-
-
-def _is_idle(page: Page) -> bool:
-    page.resume()
-    view = page.settled()
-    return [request["status"] for request in view["requests"]][-1] == 204
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_answer_that_goes_on_after_an_approval_is_cut(browser: Browser, served: Served, release: str) -> None:
-    chat_id = f"approval-{release}"
-    page = browser.open(release, served.url("asking"), chat_id=chat_id, workflow=True, automatic=["approvals"])
-    page.send("delete it")
-    tool = next(part for part in page.answer()["parts"] if part["type"] == "tool-delete")
-    page.call("addToolApprovalResponse", {"id": tool["approval"]["id"], "approved": True})
-    page.until(lambda view: text_of(view).endswith("one "))
-    served.cut()
-    until_it_went_on(page, 1)
-    GATES.open(chat_id, "one")
-    message = page.answer()
-    assert text_of(page.look()) == "May I? one two"
-    assert [part["state"] for part in message["parts"] if part["type"] == "tool-delete"] == ["output-available"]
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_a_page_that_is_reloaded_resumes_and_is_cut(browser: Browser, served: Served, release: str) -> None:
-    chat_id = f"reload-{release}"
-    first = browser.open(release, served.url("paced"), chat_id=chat_id, workflow=True)
-    first.send("hi")
-    user = first.until_text("one ")["messages"][0]
-    first.stop()
-    assert [request["status"] for request in gets(first.settled())] == [None]  # aborted before it left
-    page = browser.open(release, served.url("paced"), chat_id=chat_id, messages=[user], workflow=True)
-    page.resume()
-    page.until_text("one ")
-    served.cut()
-    until_it_went_on(page, 2)
-    for name in ("one", "two"):
-        GATES.open(chat_id, name)
-    page.answer()
-    assert text_of(page.look()) == "one two three"
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_idle_chat_leaves_the_page_ready_and_asks_once(browser: Browser, served: Served, release: str) -> None:
-    user = said("user", "hi")
-    page = browser.open(release, served.url("paced"), chat_id=f"idle-{release}", messages=[user], workflow=True)
-    page.resume()
-    page.until(lambda view: len(gets(view)) == 1)
-    view = page.settled()
-    assert (view["status"], view["error"], [part["type"] for part in view["messages"][-1]["parts"]]) == (
-        "ready",
-        None,
-        ["text"],
-    )
-    assert len(gets(view)) == 1
-
-
-@pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_a_run_that_is_lost_is_an_error_that_says_so(browser: Browser, served: Served, release: str) -> None:
-    page = browser.open(
-        release, served.url("paced"), chat_id="run~lost~~~c1", messages=[said("user", "hi")], workflow=True
-    )
-    page.resume()
-    view = page.until(lambda view: view["status"] == "error")
-    assert view["error"] is not None
-    assert view["error"]["message"].startswith("The server does not have this answer any more.")
-    served.later(0.5).result()
-    assert len(gets(page.look())) <= 2  # the transport asks once more before the page tells it of the error
+async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    """Ask before it deletes something, and say three things otherwise."""
+    async for part in (asking if turn.text == "delete it" else paced)(turn):
+        yield part
 
 
 class Alternating:
@@ -175,15 +63,16 @@ class Alternating:
 
 async def answer_turns(url: str) -> None:
     """Be an agent process until this is cancelled."""
-    await AgentWorker(paced, RedisTurns(RedisRuns(url, prefix="tier"), "agents"), version="v1").work(drain=0)
+    await AgentWorker(agent, RedisTurns(RedisRuns(url, prefix="tier"), "agents"), version="v1").work(drain=0)
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Served]:
+def served() -> Iterator[Served]:
     with redis_server(next(iter(SERVERS))) as redis:
         stores = [RedisRuns(redis.url, prefix="tier") for _ in range(2)]
         tiers = {
-            "workers": Alternating(*(ChatApp(paced, runs=RedisRuns(redis.url)) for _ in range(2))),
+            "one": Alternating(ChatApp(agent)),
+            "workers": Alternating(*(ChatApp(agent, runs=RedisRuns(redis.url)) for _ in range(2))),
             "agents": Alternating(*(ChatApp(RedisTurns(runs, "agents"), runs=runs) for runs in stores)),
         }
         with serving(tiers) as running:
@@ -194,33 +83,136 @@ def shared() -> Iterator[Served]:
                 running.run(app.shut_down()).result(PATIENCE)
 
 
-@pytest.mark.parametrize("name", ["workers", "agents"])
+TIERS = ["one", "workers", "agents"]
+"""One process; two web processes with Redis; two web processes with an agent process."""
+
+
+def gets(view: View) -> list[Any]:
+    return [request for request in view["requests"] if request["method"] == "GET"]
+
+
+def until_it_went_on(page: Page, times: int) -> None:
+    page.until(lambda view: [request["status"] for request in gets(view)] == [200] * times)
+
+
+@pytest.mark.parametrize("name", TIERS)
 @pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_answer_that_is_cut_twice_goes_on_at_another_process(
-    browser: Browser, shared: Served, release: str, name: str
-) -> None:
-    chat_id = f"shared-{name}-{release}"
-    page = browser.open(release, shared.url(name), chat_id=chat_id, workflow=True)
+def test_an_answer_that_is_cut_twice_is_the_same(browser: Browser, served: Served, release: str, name: str) -> None:
+    chat_id = f"cuts/{name}/{release}"
+    page = browser.open(release, served.url(name), chat_id=chat_id, workflow=True)
     page.send("hi")
     for times, (so_far, gate) in enumerate([("one ", "one"), ("one two ", "two")], 1):
         page.until_text(so_far)
-        shared.cut()
+        served.cut()
         until_it_went_on(page, times)
         GATES.open(chat_id, gate)
     message = page.answer()
     assert text_of(page.look()) == "one two three"
     assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "tool-look", "step-start", "text"]
+    assert len(page.look()["messages"]) == 2
+    assert page.look()["requests"][0]["body"]["id"] == chat_id
 
 
-@pytest.mark.parametrize("name", ["workers", "agents"])
 @pytest.mark.parametrize("release", WITH_APPROVALS)
-def test_an_answer_that_another_process_stops_ends_on_the_page(
-    browser: Browser, shared: Served, release: str, name: str
+def test_an_answer_that_ended_while_nobody_was_connected_is_read_to_its_end(
+    browser: Browser, served: Served, release: str
+) -> None:
+    chat_id = f"ended-{release}"
+    page = browser.open(release, served.url("one"), chat_id=chat_id, workflow=True, reads=False)
+    page.send("hi")
+    page.until(lambda view: [request["status"] for request in view["requests"]] == [200])
+    for name in ("one", "two"):
+        GATES.open(chat_id, name)
+    ended = browser.open(release, served.url("one"), chat_id=chat_id, messages=[said("user", "hi")])
+    eventually(lambda: _is_idle(ended), "the run has ended")
+    served.cut()
+    page.read()
+    page.answer()
+    assert text_of(page.look()) == "one two three"
+
+
+def _is_idle(page: Page) -> bool:
+    page.resume()
+    view = page.settled()
+    return [request["status"] for request in view["requests"]][-1] == 204
+
+
+@pytest.mark.parametrize("name", TIERS)
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_answer_that_goes_on_after_an_approval_is_cut(
+    browser: Browser, served: Served, release: str, name: str
+) -> None:
+    chat_id = f"approval-{name}-{release}"
+    page = browser.open(release, served.url(name), chat_id=chat_id, workflow=True, automatic=["approvals"])
+    page.send("delete it")
+    tool = next(part for part in page.answer()["parts"] if part["type"] == "tool-delete")
+    page.call("addToolApprovalResponse", {"id": tool["approval"]["id"], "approved": True})
+    page.until(lambda view: text_of(view).endswith("one "))
+    served.cut()
+    until_it_went_on(page, 1)
+    GATES.open(chat_id, "one")
+    message = page.answer()
+    assert text_of(page.look()) == "May I? one two"
+    assert [part["state"] for part in message["parts"] if part["type"] == "tool-delete"] == ["output-available"]
+
+
+@pytest.mark.parametrize("name", TIERS)
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_a_page_that_is_reloaded_resumes_and_is_cut(browser: Browser, served: Served, release: str, name: str) -> None:
+    chat_id = f"reload-{name}-{release}"
+    first = browser.open(release, served.url(name), chat_id=chat_id, workflow=True)
+    first.send("hi")
+    user = first.until_text("one ")["messages"][0]
+    first.stop()
+    assert [request["status"] for request in gets(first.settled())] == [None]  # aborted before it left
+    page = browser.open(release, served.url(name), chat_id=chat_id, messages=[user], workflow=True)
+    page.resume()
+    page.until_text("one ")
+    served.cut()
+    until_it_went_on(page, 2)
+    for gate in ("one", "two"):
+        GATES.open(chat_id, gate)
+    page.answer()
+    assert text_of(page.look()) == "one two three"
+
+
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_idle_chat_leaves_the_page_ready_and_asks_once(browser: Browser, served: Served, release: str) -> None:
+    user = said("user", "hi")
+    page = browser.open(release, served.url("one"), chat_id=f"idle-{release}", messages=[user], workflow=True)
+    page.resume()
+    page.until(lambda view: len(gets(view)) == 1)
+    view = page.settled()
+    assert (view["status"], view["error"], [part["type"] for part in view["messages"][-1]["parts"]]) == (
+        "ready",
+        None,
+        ["text"],
+    )
+    assert len(gets(view)) == 1
+
+
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_a_run_that_is_lost_is_an_error_that_says_so(browser: Browser, served: Served, release: str) -> None:
+    page = browser.open(
+        release, served.url("one"), chat_id="run~lost~~~c1", messages=[said("user", "hi")], workflow=True
+    )
+    page.resume()
+    view = page.until(lambda view: view["status"] == "error")
+    assert view["error"] is not None
+    assert view["error"]["message"].startswith("The server does not have this answer any more.")
+    served.later(0.5).result()
+    assert len(gets(page.look())) <= 2  # the transport asks once more before the page tells it of the error
+
+
+@pytest.mark.parametrize("name", TIERS)
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_answer_that_is_stopped_by_the_route_ends_on_the_page(
+    browser: Browser, served: Served, release: str, name: str
 ) -> None:
     chat_id = f"stopped-{name}-{release}"
-    page = browser.open(release, shared.url(name), chat_id=chat_id, workflow=True)
+    page = browser.open(release, served.url(name), chat_id=chat_id, workflow=True)
     page.send("hi")
     page.until_text("one ")
-    assert shared.post(f"/{name}/api/chat/{chat_id}/stop") == 204
+    assert served.post(f"/{name}/api/chat/{chat_id}/stop") == 204
     page.answer()
     assert text_of(page.look()) == "one "
