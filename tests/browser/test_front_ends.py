@@ -1,9 +1,9 @@
-"""Other real front ends: ten lines of React, and a page that reconnects by itself."""
+"""Other real front ends: ten lines of React, a page that reconnects by itself, and one with a queue."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from playwright.sync_api import BrowserContext
@@ -12,11 +12,12 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from tests.browser.agent import answer
-from tests.browser.building import EXAMPLES, front_end
+from tests.browser.building import EXAMPLES, HERE, front_end
 from tests.browser.chatting import expect
 from tests.conformance.served import PATIENCE, Gates, serving
 from usechat.chats import MemoryChats
-from usechat.server import ChatApp
+from usechat.runs.settings import Conflict
+from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
 Serve = Callable[[Path], str]
@@ -90,4 +91,36 @@ def test_a_page_with_the_transport_of_workflows_goes_on_after_cuts_and_a_reload(
         expect(page.get_by_role("button", name="Stop")).to_have_count(0)
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(answer).to_have_text("one two three ")
+        served.run(app.chats.shut_down()).result(PATIENCE)
+
+
+async def echo(turn: Turn) -> AsyncIterator[str]:
+    """Repeat a message, and end when the test lets it."""
+    yield f"{turn.text}: "
+    await GATES.passed(turn, turn.text)
+    yield "done."
+
+
+@pytest.mark.parametrize("policy", get_args(Conflict))
+def test_a_message_that_waits_in_the_queue_of_a_page_is_sent_now(
+    context: BrowserContext, tmp_path: Path, policy: Conflict
+) -> None:
+    app = FrontEnd(front_end(HERE / "queue", tmp_path / "built"), echo, settings=Settings(conflict=policy))
+    words = {name: f"{name} with {policy}" for name in ("one", "two", "three")}
+    with serving({"": app}) as served:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{served.port}/")
+        for text in words.values():
+            page.get_by_label("Message").fill(text)
+            page.get_by_label("Message").press("Enter")
+            expect(page.get_by_label("Message")).to_have_value("")
+        answers = page.get_by_label("assistant")
+        expect(answers).to_have_text([f"{words['one']}: "])
+        page.get_by_role("button", name="Send the last one now").click()
+        expect(answers).to_have_text([f"{words['one']}: ", f"{words['three']}: "])
+        GATES.open("queue", words["three"])
+        expect(answers.last).to_have_text(f"{words['two']}: ")
+        GATES.open("queue", words["two"])
+        expect(answers).to_have_text([f"{words['one']}: ", *(f"{words[name]}: done." for name in ("three", "two"))])
+        expect(page.locator("form")).to_have_attribute("data-status", "ready")
         served.run(app.chats.shut_down()).result(PATIENCE)
