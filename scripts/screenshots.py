@@ -1,5 +1,6 @@
 """Take the pictures of the page for the documentation: ``python -m scripts.screenshots``."""
 
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -7,16 +8,22 @@ from typing import Final
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.agent import answer
+from tests.browser.building import front_end
 from tests.browser.chatting import ask, go_on, wait_until_idle
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.conftest import page_served
+from tests.browser.test_front_ends import FrontEnd
 from tests.browser.test_states import STATES as SHOWN
 from tests.browser.test_stored_chats import ada_with_a_token, everyone_is_ada
+from tests.conformance.served import PATIENCE, serving
 from usechat import Turn
 from usechat.chats import MemoryChats
 from usechat.demo import show
+from usechat.demo.app import TITLE, describe
+from usechat.demo.models import SCRIPT
 from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport, load_flow
 from usechat.parts import Part
+from usechat.runs.settings import Settings
 
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
 STATES: Final = {
@@ -37,7 +44,6 @@ STORED_STATES: Final = {
     "palette": "command palette",
     "help": "help sheet",
     "menu": "menu of a chat",
-    "viewer": "image viewer",
     "drawer": "drawer",
 }
 """More pictures by name, and the states of the tests that they show; the last is on a phone."""
@@ -69,6 +75,8 @@ def main() -> None:
             ) as guarded:
                 _take_guarded(browser, f"http://127.0.0.1:{guarded.port}/chat/", theme)
             take_flow(browser, theme)
+            _take_demo(browser, theme)
+        _take_assistant_ui(browser)
         browser.close()
 
 
@@ -94,7 +102,7 @@ def _take(browser: Browser, address: str, theme: str) -> None:
     _save(page, f"inspector-{theme}")
     page.get_by_role("button", name="Inspector", exact=True).click()
     page.set_viewport_size({"width": 390, "height": 800})
-    page.reload()
+    page.get_by_role("button", name="New chat").click()
     ask(page, "tools please")
     wait_until_idle(page)
     _save(page, f"phone-{theme}")
@@ -149,6 +157,42 @@ def take_flow(browser: Browser, theme: str) -> None:
         _save(page, f"running-{theme}")
         wait_until_idle(page)
         page.context.close()
+
+
+def _take_demo(browser: Browser, theme: str) -> None:
+    """Take the pictures of scenes of the demo: the plan of a weekend, and the image that an agent has drawn."""
+    weekend, *_, files, _ = show.SCENES
+    with page_served(show.Show(pace=0), title=TITLE, description=describe(SCRIPT)) as served:
+        page = _open(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
+        ask(page, files)
+        wait_until_idle(page)
+        page.get_by_role("button", name="View PNG image").click()
+        _save(page, f"viewer-{theme}")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="New chat").click()
+        page.set_viewport_size({"width": 1280, "height": 1000})
+        ask(page, weekend)
+        page.get_by_role("button", name="Approve", exact=True).click()
+        page.get_by_text("The Python behind it").wait_for()
+        page.get_by_role("figure").scroll_into_view_if_needed()
+        _save(page, f"demo-{theme}")
+        page.context.close()
+
+
+def _take_assistant_ui(browser: Browser) -> None:
+    """Take pictures of assistant-ui's page, with the same agent and the same messages."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = front_end(Path(__file__).parent / "assistant-ui", Path(directory))
+        app = FrontEnd(files, answer, settings=Settings(sdk="6"))
+        with serving({"": app}) as served:
+            for name in ("markdown", "tools"):
+                page = _open(browser, f"http://127.0.0.1:{served.port}/", "light")
+                page.get_by_role("textbox").fill(STATES[name])
+                page.get_by_role("textbox").press("Enter")
+                page.get_by_role("button", name="Refresh").wait_for()
+                _save(page, f"{name}-assistant-ui")
+                page.context.close()
+            served.run(app.chats.shut_down()).result(PATIENCE)
 
 
 async def coder(turn: Turn) -> AsyncIterator[str]:
