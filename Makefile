@@ -63,8 +63,8 @@ TEST := install test-core test-unit test-npm test-browser
 test: ## run all tests on this Python and require the coverage: core, unit tests, real npm clients, a real browser
 	@$(STAGES) $(TEST)
 
-test-all: ## do what `make test` does; then run the core of the page in other browsers, tests of the server over plain ASGI and behind Redis, unit tests on other Pythons, proxies and servers, a Temporal server, live frameworks, and the wheel
-	@$(STAGES) $(TEST) test-browsers test-pythons test-redis test-deploy test-temporal test-frameworks wheel
+test-all: ## do what `make test` does; then run tests of the server over plain ASGI and behind Redis, unit tests on other Pythons, proxies and servers, a Temporal server, live frameworks, and the wheel
+	@$(STAGES) $(TEST) test-pythons test-redis test-deploy test-temporal test-frameworks wheel
 
 test-core: $(UV_STAMP) ## run the tests of the core and require its coverage
 	$(RUN) pytest -n auto -m core --cov
@@ -95,7 +95,7 @@ test-redis: install ## run tests of the server with agents behind a queue in Red
 		tests/contracts/test_run_stores.py tests/runs/redis -k 'redis and not valkey and not 6.2'; \
 	else echo 'skipped: there is no redis-server on this machine'; fi
 
-test-browsers: install ## run the core of the page in Firefox and WebKit
+test-browsers: install ## run the core of the page in Firefox and WebKit, whose driver sometimes opens no window
 	$(call WITH_APT,$(BROWSERS))
 	USECHAT_REQUIRE_PROGRAMS=$(APT_CAN) $(RUN) pytest -n 2 -m browsers
 
