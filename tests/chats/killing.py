@@ -348,9 +348,9 @@ class _Page:
 
     def _is_answered(self, loaded: Any) -> bool:
         """Tell whether the last question is stored, with an answer."""
-        asked = self._chat.messages[self._last_question]["id"]
+        question = self._chat.messages[self._last_question]["id"]
         ids = [message["id"] for message in loaded["messages"]]
-        return asked in ids and ids[-1] != asked
+        return question in ids and ids[-1] != question
 
     @property
     def _last_question(self) -> int:

@@ -84,8 +84,8 @@ def test_a_step_is_asked_again_if_all_its_calls_may_run_again() -> None:
 
 def test_a_person_is_asked_about_a_call_that_was_open() -> None:
     recovery = recover(message_of([STEP, OPEN]), 0, RecoveryPolicy(asks=True))
-    asked = call("approval-requested", approval={"id": "after-crash-t1"})
-    assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, asked], ("t1",))
+    question = call("approval-requested", approval={"id": "after-crash-t1"})
+    assert (recovery.kind, recovery.message["parts"], recovery.settled) == ("waiting", [STEP, question], ("t1",))
 
 
 @pytest.mark.parametrize(("approved", "text"), [(True, MAY_CALL_AGAIN), (False, NOT_ALLOWED)])

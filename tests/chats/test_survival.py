@@ -209,8 +209,8 @@ def test_a_person_is_asked_about_a_tool_that_may_have_run(start: Start) -> None:
         for part in stored
     ]
     answered = {"id": "c1", "messages": [user("u1", "Go"), {**message, "parts": parts}]}
-    shown = [outcomes(second.ask(answered)) for _ in range(2)]
-    assert shown == [[("tool-output-error", NOT_ALLOWED)]] * 2, "a page that sends its answer again is told, too"
+    chunks = [outcomes(second.ask(answered)) for _ in range(2)]
+    assert chunks == [[("tool-output-error", NOT_ALLOWED)]] * 2, "a page that sends its answer again is told, too"
     outcome, message = second.ended()
     assert (outcome, states(message)) == ("finished", ["output-available", "output-error"])
     assert second.notes.count("book") == 1

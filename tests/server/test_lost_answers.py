@@ -244,7 +244,7 @@ async def test_a_web_process_that_dies_before_its_chat_is_handed_over_leaves_a_c
     assert (queued is not None) == (kill.write == 2), "a chat is kept for longer only if its turn waits"
     dying.expire()
     web = tier.web(chats=store())
-    asked = asyncio.ensure_future(web.post("/api/chat", json={"id": "c/1", "messages": [user("u2", "Next")]}))
+    posting = asyncio.ensure_future(web.post("/api/chat", json={"id": "c/1", "messages": [user("u2", "Next")]}))
 
     async def is_queued() -> bool:
         return await runs.latest("c%2F1") != queued
@@ -252,7 +252,7 @@ async def test_a_web_process_that_dies_before_its_chat_is_handed_over_leaves_a_c
     await until(is_queued, "the next message is queued")  # otherwise the agent process may answer the first one
     await runs.close()
     tier.worker(agent, chats=store())
-    response = await asked
+    response = await posting
     earlier = [] if kill in (Kill(1, "before"), Kill(1, "during")) else ["wait"]
     text = f"{len(earlier) + 1}: Next"
     assert Body(response.content, complete=True).text == text

@@ -168,29 +168,29 @@ async def test_apps_are_shown_from_the_one_origin_that_is_named(page_directory: 
     alone = client(page_directory)
     assert "frame-src" not in (await alone.get("/")).headers["content-security-policy"]
     assert (await alone.get("/mcp-sandbox.html")).text == "from the app"
-    shown = client(page_directory, settings=PageSettings(apps_origin="https://apps.example"))
-    page = await shown.get("/")
+    page_client = client(page_directory, settings=PageSettings(apps_origin="https://apps.example"))
+    page = await page_client.get("/")
     assert " frame-src https://apps.example; " in page.headers["content-security-policy"]
     assert "&quot;appsOrigin&quot;:&quot;https://apps.example&quot;" in page.text
-    assert (await shown.get("/mcp-sandbox.html")).text == "from the app", "the page's own origin has no sandbox"
+    assert (await page_client.get("/mcp-sandbox.html")).text == "from the app", "the page's own origin has no sandbox"
 
 
 @pytest.mark.parametrize("prefix", ["", "/under/a/prefix"])
 async def test_the_origin_of_apps_has_the_sandbox_and_nothing_else(page_directory: Path, prefix: str) -> None:
     for name, text in SANDBOX.items():
         (page_directory / name).write_text(text)
-    shown = client(page_directory, settings=PageSettings(apps_origin="https://apps.example:8443"))
+    page_client = client(page_directory, settings=PageSettings(apps_origin="https://apps.example:8443"))
     of_apps = {"host": "apps.example:8443"}
-    sandbox = await shown.get(f"{prefix}/mcp-sandbox.html", headers=of_apps)
+    sandbox = await page_client.get(f"{prefix}/mcp-sandbox.html", headers=of_apps)
     assert (sandbox.status_code, sandbox.text) == (200, "the sandbox")
     policy = sandbox.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self' 'unsafe-inline';")
     assert "frame-src 'none'; base-uri 'none'; form-action 'none'" in policy
-    assert (await shown.get(f"{prefix}/mcp-sandbox.js", headers=of_apps)).text == "let sandbox;"
+    assert (await page_client.get(f"{prefix}/mcp-sandbox.js", headers=of_apps)).text == "let sandbox;"
     for path in ("/", "/api/chats", "/assets/index-1a2b.js"):
-        assert (await shown.get(prefix + path, headers=of_apps)).status_code == 404
-    assert (await shown.post(f"{prefix}/api/chat", headers=of_apps)).status_code == 404
-    assert (await shown.post(f"{prefix}/mcp-sandbox.html", headers=of_apps)).status_code == 404
+        assert (await page_client.get(prefix + path, headers=of_apps)).status_code == 404
+    assert (await page_client.post(f"{prefix}/api/chat", headers=of_apps)).status_code == 404
+    assert (await page_client.post(f"{prefix}/mcp-sandbox.html", headers=of_apps)).status_code == 404
 
 
 @pytest.mark.parametrize("origin", ["*", "apps.example", "https://apps.example/", "https://*.example", "https://a; b"])
